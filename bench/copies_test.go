@@ -222,7 +222,8 @@ func TestStandInServesMetadata(t *testing.T) {
 	}
 }
 
-// The fleet has not settled while a process still tries to write to a copy. Leases are not copies.
+// A write to a copy shows that the fleet has not settled. A write to a Lease does not show this, because Leases are not
+// copied.
 func TestStandInReportsWriteToCopy(t *testing.T) {
 	ctx := context.Background()
 	for _, test := range []struct {

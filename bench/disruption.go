@@ -95,7 +95,7 @@ func (o *disruptionOptions) run(ctx context.Context, out io.Writer) error {
 			budgets  []string
 		}{{"no budget", classTwo, nil}, {fmt.Sprintf("%d budgets", len(o.limits)), classThree, o.limits},
 			{"no budget again", classFour, nil}} {
-			if err := b.fleet.budget(ctx, roll.budgets); err != nil {
+			if err := b.fleet.replaceBudgets(ctx, roll.budgets); err != nil {
 				return err
 			}
 			if _, err := b.awaitSettled(ctx); err != nil {
@@ -133,8 +133,8 @@ func (r *disruptionRoll) separateFleetWrites(machines int) {
 	r.WritesPerMachine -= float64(r.BudgetWrites+r.FleetWrites) / float64(machines)
 }
 
-// budget deletes all MachineDisruptionBudgets, and creates one for each limit.
-func (f fleet) budget(ctx context.Context, limits []string) error {
+// replaceBudgets deletes all MachineDisruptionBudgets, and creates one budget for each limit.
+func (f fleet) replaceBudgets(ctx context.Context, limits []string) error {
 	if err := f.c.DeleteAllOf(ctx, &v1beta1.MachineDisruptionBudget{}, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("delete the budgets: %w", err)
 	}

@@ -13,6 +13,6 @@
 // MachineDisruptionBudgets. The subcommand shards measures the memory of a shard, with many copies of a few recorded
 // machines.
 //
-// The bench builds the manager and the provider from the current source tree. The control plane is the one of
-// hack/controlplane.
+// The bench builds the manager and the provider from the current source tree. The control plane runs the binaries of
+// the Go module hack/controlplane.
 package main

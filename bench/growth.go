@@ -13,13 +13,13 @@ type scaled struct {
 
 // growth contains the exponents by which costs grow with the number of machines: 1 is proportional, 2 is quadratic.
 type growth struct {
-	// CPU is the exponent by which the processor time grows. EvenCPU is this exponent after the processor time was
-	// corrected for changes of the computer's speed.
+	// CPU contains the exponents of the processor time. EvenCPU contains the exponents of the processor time after a
+	// correction for changes of the computer's speed.
 	CPU     exponents `json:"cpu"`
 	EvenCPU exponents `json:"even_cpu"`
 	Time    exponents `json:"time"`
-	// Allocated is the exponent by which the memory grows that the manager and the provider allocate. If this memory
-	// was not measured, Allocated is 0.
+	// Allocated contains the exponents of the memory that the manager and the provider allocate. If this memory was not
+	// measured, these exponents are 0.
 	Allocated exponents `json:"allocated"`
 }
 
@@ -61,8 +61,8 @@ func growthOf(results []*result) growth {
 	}
 }
 
-// exponent fits y = a·x^b by least squares on the logarithms and returns b. If the fit is impossible, exponent returns
-// 0.
+// exponent fits y = a·x^b by least squares on the logarithms and returns b. If a value is not positive, or all values
+// of x are equal, exponent returns 0.
 func exponent(x, y []float64) float64 {
 	var n, sx, sy, sxx, sxy float64
 	for i := range x {

@@ -123,7 +123,7 @@ func (h *hosts) names() []string {
 	return names
 }
 
-// close closes the listener and waits for all goroutines. Before the caller calls close, it must cancel the context of
+// close closes the listener and waits for all goroutines. Before calling close, cancel the context that was passed to
 // the method run, and stop the cloud.
 func (h *hosts) close() {
 	_ = h.listener.Close()

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// independent is a client that only sends the smallest possible writes for a number of machines. Every system that
-// manages machines needs at least these writes. The kind of its objects has no schema. The client has no reads and no
-// watches. Another bare client sends the same writes as Machinist. The difference between the two clients is the cost
-// of the fields of Machinist's objects.
+// independent is a client that sends only the smallest possible writes for a number of machines. Every system that
+// manages machines needs at least these writes. The client sends no reads and opens no watches, and the API server does
+// not validate its objects against a schema. The bare client replay sends the same writes as Machinist. The additional
+// time of replay is the cost of the fields of Machinist's objects.
 type independent struct {
 	*replay
 }
@@ -50,22 +50,23 @@ func (l *independent) awaitServed(ctx context.Context) error {
 	}
 }
 
-// run creates or deletes n machines, or both, and returns the duration. The functions created and removed return the
-// names of the machines.
-func (l *independent) run(ctx context.Context, n int, created, removed func(i int) string) (time.Duration, error) {
+// run creates or deletes n machines, or both, and returns the duration. The function newName returns the name of the
+// i-th machine to create, and oldName the name of the i-th machine to delete. If one of these functions is nil, run
+// skips its step.
+func (l *independent) run(ctx context.Context, n int, newName, oldName func(i int) string) (time.Duration, error) {
 	l.sent.Store(0)
 	begun := time.Now()
 	workers, ctx := errgroup.WithContext(ctx)
 	workers.SetLimit(l.workers)
 	for i := range n {
 		workers.Go(func() error {
-			if created != nil {
-				if err := l.create(ctx, created(i)); err != nil {
+			if newName != nil {
+				if err := l.create(ctx, newName(i)); err != nil {
 					return err
 				}
 			}
-			if removed != nil {
-				return l.remove(ctx, removed(i))
+			if oldName != nil {
+				return l.remove(ctx, oldName(i))
 			}
 			return nil
 		})
@@ -109,7 +110,7 @@ func (l *independent) removeWrites(name string) []write {
 }
 
 // writeFor returns the write with which the independent client does the same as Machinist does with a write of the
-// given kind. If the kind is a read, writeFor returns false.
+// given kind. If the independent client needs no such write, writeFor returns false.
 func (l *independent) writeFor(kind, machine string) (write, bool) {
 	create, remove := l.createWrites(machine), l.removeWrites(machine)
 	w, found := map[string]write{

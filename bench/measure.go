@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// quietPeriod is the time without writes that ends a phase. Kubernetes' node controllers check new Nodes every 5 s. The
-// period is longer, so that the writes of such a check do not fall into the next phase.
+// quietPeriod is the time without writes that ends a phase. Kubernetes' node controllers check new Nodes every 5 s.
+// quietPeriod is longer than 5 s, so that the writes of such a check do not fall into the next phase.
 const quietPeriod = 6 * time.Second
 
 // bench is one run: a new control plane and a fleet of one size.
@@ -165,7 +165,7 @@ func (b *bench) measurePhases(ctx context.Context, r *result) error {
 	if !b.limited {
 		return nil
 	}
-	return b.limits(ctx, r, t)
+	return b.measureLimits(ctx, r, t)
 }
 
 func (b *bench) processes() []*child.Process {
@@ -254,7 +254,6 @@ func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machine
 	return nil
 }
 
-// count sets the fields that are computed from the requests of the manager and the provider.
 func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 	counts := auditlog.Tally(requests)
 	p.WritesPerMachine = float64(counts.Writes) / float64(n)

@@ -167,8 +167,8 @@ func (f *oldFleet) CreateSettle() time.Duration { return 0 }
 
 func (f *oldFleet) Validate(context.Context, provider.ValidateRequest) error { return nil }
 
-// Locate returns all instances for every description: a cloud does not know from which description an instance was
-// created.
+// Locate ignores the description in the request, and returns all instances. A cloud does not know from which
+// description an instance was created.
 func (f *oldFleet) Locate(context.Context, provider.LocateRequest) ([]provider.Located, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,7 +37,7 @@ func (b *bench) openProfiles(ours map[string]string) error {
 }
 
 // profile stores CPU profiles of all processes until the caller calls the returned function. The returned function also
-// stores heap profiles. Without --profiles, profile does nothing.
+// stores heap profiles. Without the flag --profiles, no profiles are stored.
 func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup

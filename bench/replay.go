@@ -36,8 +36,8 @@ const (
 	byNode     = "kubelet"
 )
 
-// replay is a client that only sends the writes of a phase. It has no reads and no watches. The writes of each machine
-// keep their order and their field managers.
+// replay is a client that only sends the writes of a phase. The client sends no reads and opens no watches. The writes
+// of each machine keep their order and their field managers.
 type replay struct {
 	http    *http.Client
 	host    string
@@ -58,7 +58,7 @@ type script struct {
 }
 
 // scriptOf returns the script of a measured phase. A new machine needs one patch of its providerID and one patch of its
-// Node. All other patches of Machines and Nodes belong to deleted machines.
+// Node. All other patches of Machines and Nodes are sent during the deletion of a machine.
 func scriptOf(n int, p *phase) script {
 	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], nodeDeletes: p.Writes[callNodeDelete],
 		events: int(p.EventsPerMachine*float64(n) + 0.5)}

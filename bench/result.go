@@ -24,8 +24,9 @@ type phase struct {
 	Seconds float64 `json:"seconds"`
 	// Speed shows how fast the computer was during the phase, as the speedometer measured it.
 	Speed float64 `json:"speed"`
-	// Limit contains the measurements of a client that only sends the same writes. Independent contains the
-	// measurements of a client that only sends the smallest possible writes for the same machines.
+	// Limit contains the measurements of a bare client that sends the same writes as Machinist, and nothing else.
+	// Independent contains the measurements of a bare client that sends only the smallest possible writes for the same
+	// machines.
 	Limit       limit `json:"limit"`
 	Independent limit `json:"independent_limit"`
 
@@ -49,9 +50,9 @@ type phase struct {
 	// OwnAllocatedMiB is the memory that the manager and the provider allocated, if measured.
 	OwnAllocatedMiB float64 `json:"own_allocated_mib,omitempty"`
 
-	// P50Seconds and P99Seconds are percentiles of the time of one machine. The time of a new machine ends with the
-	// write that sets Running. The time of a deleted machine ends with the write that removes the finalizer. Both times
-	// begin with the create or delete request. A rolling update counts only the new machines.
+	// P50Seconds and P99Seconds are percentiles of the time in which one machine is created or deleted. A creation
+	// takes from the create request to the write that sets Running. A deletion takes from the delete request to the
+	// write that removes the finalizer. A rolling update counts only the new machines.
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
@@ -69,10 +70,10 @@ type phase struct {
 // limit contains the measurements of a client that replays the writes of a phase without reads and decisions.
 type limit struct {
 	Seconds float64 `json:"seconds"`
-	// Speed is the speed of the computer while the bare client ran.
+	// Speed shows how fast the computer was while the bare client ran.
 	Speed float64 `json:"speed"`
-	// Ratio is the time that Machinist needed for the phase, divided by the time of the bare client. EvenRatio is this
-	// ratio after both times were corrected for changes of the computer's speed.
+	// Ratio is the time that Machinist needed for the phase, divided by the time of the bare client. EvenRatio is
+	// computed like Ratio, but from times that are corrected for changes of the computer's speed.
 	Ratio     float64 `json:"ratio"`
 	EvenRatio float64 `json:"even_ratio"`
 	// Rounds contains the EvenRatio of each round, if there are several rounds.

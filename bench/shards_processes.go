@@ -183,8 +183,8 @@ type shardMemory struct {
 	// SettledMiB is the resident set of the idle process. PeakMiB is its maximum resident set.
 	SettledMiB float64 `json:"settled_mib"`
 	PeakMiB    float64 `json:"peak_mib"`
-	// SettledRatio and PeakRatio compare the memory with that of one process for all machines. For that process they
-	// are 0.
+	// SettledRatio and PeakRatio compare the memory of the shard's process with the memory of one process for all
+	// machines. The entry of the process for all machines contains no ratios.
 	SettledRatio float64 `json:"settled_ratio,omitempty"`
 	PeakRatio    float64 `json:"peak_ratio,omitempty"`
 }

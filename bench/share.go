@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// unaccounted is the key in shares for the idle time and the processor time of all processes without a key.
+// unaccounted is the entry in shares that contains the idle time and all processes without an entry of their own.
 const unaccounted = "rest"
 
 // shares is the processor time of each process in seconds.

@@ -72,8 +72,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// pieceOfWork is a JSON text that the method do validates. The validation is a fixed piece of work that allocates no
-// memory.
+// pieceOfWork is a JSON text. To validate this text takes a fixed amount of work, and allocates no memory.
 type pieceOfWork []byte
 
 func newPieceOfWork() pieceOfWork {

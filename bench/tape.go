@@ -25,7 +25,8 @@ const (
 // withoutManagedFields clears the managed fields of a Machine. It is part of the patch that sets the provider ID.
 const withoutManagedFields = `,"managedFields":[{}]`
 
-// tape contains the request bodies of a machine's life, with the fields and sizes of a measured machine.
+// tape contains the bodies of the requests that create and delete one machine. They have the same fields and sizes as
+// for a machine of the measured fleet.
 type tape struct {
 	machine, providerID, status, node, applyTemplate, release []byte
 }

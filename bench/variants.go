@@ -25,10 +25,10 @@ const propagationDelay = 5 * time.Second
 // variant is one way to send the writes. Each variant avoids or adds one source of cost.
 type variant struct {
 	key, name string
-	// baseline is the name of the variant that the results are compared with. If it is empty, they are compared with
-	// the first variant.
+	// baseline is the name of another variant with which to compare the results. Default: the first variant.
 	baseline string
-	// users returns one client for each field manager. The key "" stands for an administrator.
+	// users returns the clients that send the writes, one for each field manager. The key "" stands for an
+	// administrator.
 	users func(b *bench, t *tape, workers int) (map[string]*replay, error)
 	// apply changes the cluster for the variant. The function undo reverts the change. If apply is nil, the cluster
 	// does not change.
@@ -195,8 +195,8 @@ func withoutPolicies(ctx context.Context, b *bench) (func() error, error) {
 	}, errors.Join(errs...)
 }
 
-// defineMinimalKind creates the CustomResourceDefinition for the writes of the independent limit. It is not deleted
-// afterwards, because it does not affect other variants.
+// defineMinimalKind creates the CustomResourceDefinition of the objects that the independent client writes. The
+// definition is not deleted afterwards, because it does not affect other variants.
 func defineMinimalKind(ctx context.Context, b *bench) (func() error, error) {
 	users, err := administratorOnly("bench")(b, nil, 1)
 	if err != nil {

@@ -54,7 +54,8 @@ func workOf(ctx context.Context, address string, into *work) error {
 	return into.addMetrics(response.Body)
 }
 
-// addMetrics adds the metrics of one process. It sums the reconciles of a controller over all results.
+// addMetrics adds the metrics of one process. The number of a controller's reconciles includes all results, such as
+// success and error.
 func (w *work) addMetrics(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
@@ -81,8 +82,8 @@ func (w *work) addMetrics(metrics io.Reader) error {
 	return lines.Err()
 }
 
-// workBetween computes the reconciles and the allocated memory between two counts. It stores them in the phase, and
-// returns a description of them.
+// workBetween sets the number of reconciles and the allocated memory of the phase from two counts. It returns a text
+// that describes both.
 func (p *phase) workBetween(before, after *work, n int) (shown string) {
 	if after == nil {
 		return ""

@@ -19,8 +19,8 @@ import (
 type writesOptions struct {
 	options
 	times int
-	// only lists the keys of the variants to measure. Empty means all.
-	only []string
+	// requestedKeys contains the keys of the variants to measure. Empty means all variants.
+	requestedKeys []string
 }
 
 // writesCommand measures what each kind of write costs the API server and etcd, and which sources contribute.
@@ -35,7 +35,7 @@ func writesCommand() *cobra.Command {
 			if o.times < 1 || o.rounds < 1 || o.workers < 1 {
 				return errors.New("--times, --rounds and --workers must be at least 1")
 			}
-			chosen, err := chosenVariants(o.only)
+			chosen, err := chosenVariants(o.requestedKeys)
 			if err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ func writesCommand() *cobra.Command {
 	f.IntVar(&o.times, "times", 500, "number of writes of each kind in a round")
 	f.IntVar(&o.rounds, "rounds", 5, "number of rounds; the results are their medians")
 	f.IntVar(&o.workers, "workers", 16, "number of parallel writes")
-	f.StringSliceVar(&o.only, "variants", nil, "variants to measure: "+variantKeys()+
+	f.StringSliceVar(&o.requestedKeys, "variants", nil, "variants to measure: "+variantKeys()+
 		"; default: all. The variants that these are compared with are also measured")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.profiles, "profiles", "",
@@ -199,9 +199,9 @@ func (all writeSamples) costs() []writeCost {
 	return costs
 }
 
-// cost measures a kind of write by sending it many times. It returns the processor time in microseconds (work) and the
-// allocated memory in KiB (memory) of one write. The argument readBytes is the number of bytes that the API server
-// allocates to serve one heap profile.
+// cost sends one kind of write many times. It returns the processor time in microseconds (work) and the allocated
+// memory in KiB (memory) of one write. The argument readBytes is the number of bytes that the API server allocates to
+// serve one heap profile.
 func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map[string]*replay, kind writeKind,
 	prefix string, readBytes float64) (work, memory float64, err error) {
 	allocatedBefore, err := b.allocated(ctx)

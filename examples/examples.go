@@ -26,7 +26,7 @@ const (
 //go:embed sim/*.yaml azure/*.yaml libvirt/*.yaml openstack/*.yaml
 var files embed.FS
 
-// Set is the example fleet for one provider. Its value is the name of the provider. The sets differ in their classes,
+// Set identifies the example fleet of one provider by the provider's name. The sets differ in their classes,
 // credentials and user data.
 type Set string
 

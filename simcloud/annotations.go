@@ -6,12 +6,14 @@ const (
 	// never becomes ready. Default: 0s.
 	AnnotationReadyAfter = "simcloud/ready-after"
 	// AnnotationStopAfter is how long the containers take to stop after the pod is deleted. If the containers are still
-	// running at the end of the grace period, they are killed and the pod becomes Failed. With the value "never", this
-	// always happens. Default: HostSettings.PodStopTime.
+	// running at the end of the grace period, they are killed and the pod becomes Failed. With the value "never", the
+	// containers run until the end of the grace period. Default: HostSettings.PodStopTime.
 	AnnotationStopAfter = "simcloud/stop-after"
-	// AnnotationCrashAfter makes the containers exit with status 1 after this time. This happens after every start.
+	// AnnotationCrashAfter is the time after which the containers exit with status 1. The time begins at each start of
+	// the containers.
 	AnnotationCrashAfter = "simcloud/crash-after"
-	// AnnotationCompleteAfter makes the containers exit with status 0 after this time. This happens after every start.
+	// AnnotationCompleteAfter is the time after which the containers exit with status 0. The time begins at each start
+	// of the containers.
 	AnnotationCompleteAfter = "simcloud/complete-after"
 )
 

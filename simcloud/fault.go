@@ -2,8 +2,8 @@ package simcloud
 
 import "time"
 
-// FaultRule makes calls fail or instances misbehave. Rules apply in the order of their creation. Their latencies add
-// up, and the first failure becomes the answer.
+// FaultRule makes calls fail or instances misbehave. Rules apply in the order of their creation. If several rules
+// affect a call, their latencies are added, and the caller gets the failure of the first rule with a failure.
 type FaultRule struct {
 	// ID is set by the cloud.
 	ID string `json:"id,omitempty"`
@@ -15,8 +15,8 @@ type FaultRule struct {
 	Skip int `json:"skip,omitempty"`
 	// Count is the number of calls that the rule affects before it is removed. Default: unlimited.
 	Count int `json:"count,omitempty"`
-	// Probability is the probability that the rule affects a matching call, 0 < p <= 1. The choice depends only on Seed
-	// and the number of matching calls so far. Default: 1.
+	// Probability is the fraction of the matching calls that the rule affects: greater than 0, and at most 1. The
+	// choice depends only on Seed and the number of matching calls so far. Default: 1.
 	Probability float64     `json:"probability,omitempty"`
 	Seed        uint64      `json:"seed,omitempty"`
 	Effect      FaultEffect `json:"effect"`
@@ -27,13 +27,13 @@ type FaultRule struct {
 	Acted   int `json:"acted,omitempty"`
 }
 
-// FaultMatch selects calls. A call must match every field that is not empty. A call without an existing instance can
-// match only Account.
+// FaultMatch selects calls. A call must match every field that is not empty. If the instance of a call does not exist,
+// all fields except Account must be empty for a match.
 type FaultMatch struct {
 	Account string `json:"account,omitempty"`
 	// InstanceID selects calls with this instance ID.
 	InstanceID string `json:"instanceID,omitempty"`
-	// Tags selects calls about an instance with all these tags. A call of ListInstances matches if its options contain
+	// Tags contains tags that the instance of a call must have. A call of ListInstances matches if its options contain
 	// all these tags.
 	Tags map[string]string `json:"tags,omitempty"`
 	// Name is a pattern for the name of the instance, in the syntax of path.Match.
@@ -58,8 +58,8 @@ type FaultEffect struct {
 	RetryAfter Duration `json:"retryAfter,omitempty"`
 	// DropConnection closes the connection without an answer.
 	DropConnection bool `json:"dropConnection,omitempty"`
-	// AfterEffect executes the call before the fault becomes visible. Even if the call itself fails, the caller gets
-	// the answer of the rule.
+	// AfterEffect executes the call before the caller gets the failure. Even if the execution fails, the caller gets
+	// the failure that this rule specifies.
 	AfterEffect bool `json:"afterEffect,omitempty"`
 	// EffectDelay is the time between the failure of the call and its execution. If the cloud stops before this time
 	// has passed, the call is not executed.
@@ -99,8 +99,8 @@ const (
 // InstanceFault is a fault of one instance.
 type InstanceFault struct {
 	Kind InstanceFaultKind `json:"kind"`
-	// After is the delay until the fault takes effect. The delay of a fault in a rule starts when the instance is
-	// launched. The delay of other faults starts when the fault is added. Default: 0.
+	// After is the delay before the fault affects the instance. The delay of a fault in a rule starts when the instance
+	// is launched. The delay of other faults starts when the fault is added. Default: 0.
 	After Duration `json:"after,omitempty"`
 	// Delay is the additional boot time of FaultBootDelay.
 	Delay Duration `json:"delay,omitempty"`
@@ -180,7 +180,7 @@ type Quota struct {
 	MaxCPUs      *int `json:"maxCPUs,omitempty"`
 }
 
-// Statistics contains counters. All except InstancesCreated begin at zero when the process starts.
+// Statistics contains counters. All counters except InstancesCreated begin at zero when the process starts.
 type Statistics struct {
 	StartTime time.Time `json:"startTime"`
 	// Calls contains the statistics of each operation. The keys are names of operations.

@@ -3,8 +3,8 @@ package simcloud
 import "time"
 
 // Semantics are unusual behaviors of real clouds that a driver must handle. By default, all these behaviors are off.
-// Any of them can be combined. Changes apply to later writes and reads. Behaviors of single calls are fault rules
-// instead: lost answers, throttling, and calls that take effect after an error.
+// Any of them can be combined. Changes apply to later writes and reads. To simulate problems of single calls, such as
+// lost answers and throttling, use a FaultRule.
 type Semantics struct {
 	// GetLag is the time until GetInstance shows a write. ListLag is the time until ListInstances and ListAddresses
 	// show a write. A longer Settings.ReadLag takes precedence. Default: 0s.
@@ -17,8 +17,7 @@ type Semantics struct {
 	ListOmits int `json:"listOmits"`
 	// ListRepeats reverses each page of ListInstances and repeats one of its instances. Default: false.
 	ListRepeats bool `json:"listRepeats"`
-	// StateReturns is a period after each state change. During this period, every second read returns the previous
-	// state. Default: 0s.
+	// StateReturns is how long every second read returns the previous state after a state change. Default: 0s.
 	StateReturns Duration `json:"stateReturns"`
 	// OtherCase is true if ID, ProviderID, Region and Zone are in upper case in every second answer. Default: false.
 	OtherCase bool `json:"otherCase"`
@@ -37,7 +36,7 @@ type Semantics struct {
 	ClockOffset Duration `json:"clockOffset"`
 }
 
-// SemanticsPatch contains new values of Semantics. A field that is nil leaves the value unchanged.
+// SemanticsPatch contains new values of Semantics. If a field is nil, the current value stays unchanged.
 type SemanticsPatch struct {
 	GetLag         *Duration `json:"getLag,omitempty"`
 	ListLag        *Duration `json:"listLag,omitempty"`

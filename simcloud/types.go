@@ -91,8 +91,8 @@ type HostPhase string
 const (
 	// HostOff means that the machine is off or silent.
 	HostOff HostPhase = "Off"
-	// HostIdle means that the machine runs but will never join a cluster. It has no usable bootstrap data, or a fault
-	// prevents it from joining.
+	// HostIdle means that the machine runs but will never join a cluster. The machine has no usable bootstrap data, or
+	// a fault prevents the machine from joining.
 	HostIdle HostPhase = "Idle"
 	// HostJoining means that the machine is joining the cluster. It retries after a failure.
 	HostJoining HostPhase = "Joining"
@@ -118,7 +118,7 @@ type CreateInstanceRequest struct {
 	// address, such as "ip-10-0-0-1".
 	Hostname string `json:"hostname,omitempty"`
 	Region   string `json:"region"`
-	// Zone is a zone of the region. Default: the first zone.
+	// Zone is where the cloud creates the instance. Default: the first zone of the region.
 	Zone  string `json:"zone,omitempty"`
 	Type  string `json:"type"`
 	Image string `json:"image"`
@@ -142,8 +142,8 @@ type UpdateInstanceRequest struct {
 type UpdateTagsRequest struct {
 	Set    map[string]string `json:"set,omitempty"`
 	Remove []string          `json:"remove,omitempty"`
-	// If is a condition: the instance must have these tags with these values. If the condition is not met, the call
-	// changes nothing and returns CodeConflict. Default: no condition.
+	// If contains tags and values that the instance must have before the change. If one of them is missing or
+	// different, the call changes nothing and returns CodeConflict. Default: no condition.
 	If map[string]string `json:"if,omitempty"`
 }
 
@@ -200,8 +200,8 @@ type InstanceType struct {
 	// EphemeralStorageGiB is the size of the system disk.
 	EphemeralStorageGiB int64 `json:"ephemeralStorageGiB"`
 	GPUs                int   `json:"gpus,omitempty"`
-	// InPlace is the mode in which existing instances change from or to this type. The stricter mode of both types
-	// applies. Default: unsupported.
+	// InPlace is the mode in which existing instances change from or to this type. If the old and the new type have
+	// different modes, the stricter mode applies. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
 	// BootTime overrides Settings.BootTime for this type.
 	BootTime *Duration `json:"bootTime,omitempty"`

@@ -6,7 +6,8 @@ import "time"
 const (
 	// ConditionOrphanRemovalBlocked is True while Machinist needs the permission of an administrator to remove
 	// instances without a Machine. Machinist found these instances with the credentials of this class. To permit the
-	// removal, set the annotation machinist.dev/remove-orphans-until on the class. Otherwise the condition is missing.
+	// removal, set the annotation machinist.dev/remove-orphans-until on the class. The condition is missing while
+	// Machinist does not need the permission.
 	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
 
 	// ConditionUserDataWarning is True while the user data probably does not work as intended. Machinist still creates
@@ -119,8 +120,8 @@ const (
 	ConditionMachinesReady = "MachinesReady"
 
 	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines, because
-	// the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups, and on node
-	// groups whose capacity was never unknown.
+	// the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups. It is also
+	// missing on a node group whose capacity has been known since its creation.
 	ConditionScalableFromZero = "ScalableFromZero"
 )
 
@@ -192,7 +193,7 @@ const (
 	ReasonNothingToAdopt = "NothingToAdopt"
 )
 
-// Reasons of Frozen, a condition of sets and deployments. RemediationAllowed also uses these reasons.
+// Reasons of Frozen, a condition of sets and deployments. The condition RemediationAllowed also uses these reasons.
 const (
 	// ReasonOvershoot surfaces when there are more machines than allowed.
 	ReasonOvershoot = "Overshoot"
@@ -213,8 +214,8 @@ const (
 	// namespace.
 	ReasonMeltdown = "Meltdown"
 
-	// ReasonFrozen surfaces when the owner of the machines is frozen. The conditions RemediationAllowed, and
-	// Progressing of a MachineDeployment, use this reason.
+	// ReasonFrozen surfaces when the owner of the machines is frozen. The condition RemediationAllowed also uses this
+	// reason, and so does the condition Progressing of a MachineDeployment.
 	ReasonFrozen = "Frozen"
 
 	// ReasonFrozenByLabel surfaces when a user set the label machinist.dev/freeze.
@@ -250,7 +251,8 @@ const (
 	ConditionReconciling = "Reconciling"
 
 	// ConditionStalled is True while the deployment is not Ready and Progressing is False. The deployment makes no
-	// progress until something is changed. Stalled has the same reason and message as Ready.
+	// progress until something is changed. The condition Stalled has the same reason and message as the condition
+	// Ready.
 	ConditionStalled = "Stalled"
 )
 
@@ -355,7 +357,7 @@ const (
 	ConditionValid = "Valid"
 )
 
-// Reasons of Valid, in addition to InvalidSelector.
+// Reasons of Valid. The condition Valid can also have the reason InvalidSelector.
 const (
 	// ReasonBudgetUnderstood surfaces when the budget is valid.
 	ReasonBudgetUnderstood = "BudgetUnderstood"

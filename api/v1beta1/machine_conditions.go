@@ -158,8 +158,8 @@ const (
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
 
 	// ReasonNodeTemplateContested surfaces when another client repeatedly changes a label, an annotation or a taint
-	// that Machinist set on the Node. Machinist then keeps the value of the other client. Registered is True in this
-	// case.
+	// that Machinist set on the Node. Machinist then keeps the value of the other client. The condition Registered is
+	// still True.
 	ReasonNodeTemplateContested = "NodeTemplateContested"
 
 	// ReasonNodeConflict surfaces when two Machines claim the same Node, or when the Node already belongs to another

@@ -24,10 +24,10 @@ type MachineStatus struct {
 	// +optional
 	NodeRef *NodeRef `json:"nodeRef,omitempty"`
 
-	// nodeTemplate records the labels, annotations and taints of spec.node that Machinist applied to the Node. When
-	// spec.node no longer contains one of them, Machinist removes it from the Node. Other labels, annotations and
-	// taints of the Node stay as they are. The record is not stored on the Node, because the kubelet can change its own
-	// Node.
+	// nodeTemplate records the labels, annotations and taints of spec.node that Machinist applied to the Node. When a
+	// label, an annotation or a taint is removed from spec.node, Machinist also removes it from the Node. Other labels,
+	// annotations and taints of the Node stay as they are. The record is not stored on the Node, because the kubelet
+	// can change its own Node.
 	// +optional
 	NodeTemplate *AppliedNodeTemplate `json:"nodeTemplate,omitempty"`
 
@@ -179,7 +179,8 @@ const (
 	MachineProvisioned MachinePhase = "Provisioned"
 	// MachineRunning is the phase of a machine whose Node is Ready and has no startup taints.
 	MachineRunning MachinePhase = "Running"
-	// MachineAvailable is used instead of Running if there is no target cluster.
+	// MachineAvailable is the phase of a working machine if there is no target cluster. With a target cluster, such a
+	// machine has the phase Running.
 	MachineAvailable MachinePhase = "Available"
 	// MachineUnhealthy is the phase of a machine that was Running and whose Node is now gone or not Ready.
 	MachineUnhealthy MachinePhase = "Unhealthy"
@@ -322,16 +323,18 @@ const (
 
 // LaunchStatus records the current attempt to create an instance.
 type LaunchStatus struct {
-	// attempt is the number of the attempt, from 1 to 1000000. After 1000000 attempts, the number stays the same. The
-	// number and the UID of the Machine form the token that makes the creation idempotent. A missing number means 1.
+	// attempt is the number of the attempt, from 1 to 1000000. Attempts after the first 1000000 also have the number
+	// 1000000. The number and the UID of the Machine form the token that makes the creation idempotent. A missing
+	// number means 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// step is the current step of the attempt. It is Adopting while an existing instance is being adopted, and
-	// Replacing while the instance is being replaced under the same Machine. It is Retrying while Machinist removes an
-	// instance that the cloud could not start for lack of capacity. Otherwise it is empty.
+	// step is the current step of the attempt. The step is Adopting while an existing instance is being adopted, and
+	// Replacing while the instance is being replaced under the same Machine. The step is Retrying while Machinist
+	// removes an instance that the cloud could not start for lack of capacity. The step of every other attempt is
+	// empty.
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 

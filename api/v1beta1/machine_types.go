@@ -30,8 +30,8 @@ type MachineSpec struct {
 	// +optional
 	ClassRef *LocalRef `json:"classRef,omitempty"`
 
-	// provider is the name of the provider process that serves this machine, a DNS label. Use it only in the inline
-	// form.
+	// provider is the name of the provider process that serves this machine, a DNS label. Set provider only in the
+	// inline form.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -96,8 +96,8 @@ type MachineSpec struct {
 	LifecycleHooks LifecycleHooks `json:"lifecycleHooks,omitzero"`
 }
 
-// NodeTemplate contains the labels, annotations and taints of a Node. Changes are applied to existing Nodes and never
-// replace a machine. Labels, annotations and taints of other clients stay on the Node.
+// NodeTemplate contains the labels, annotations and taints of a Node. Machinist applies changes of the template to
+// existing Nodes, without replacing their machines. Labels, annotations and taints of other clients stay on the Node.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.taints) || !has(self.startupTaints) || !self.startupTaints.exists(s, self.taints.exists(t, t.key == s.key && t.effect == s.effect))",message="a taint must not be in both taints and startupTaints",fieldPath=".startupTaints"
 type NodeTemplate struct {
@@ -119,9 +119,9 @@ type NodeTemplate struct {
 	// +kubebuilder:validation:MaxItems=64
 	Taints []corev1.Taint `json:"taints,omitempty"`
 
-	// startupTaints are on the Node when it registers. Other components, such as a network plugin, remove them. The
-	// machine becomes Running only after all startup taints are removed. A Node that may already run pods, such as the
-	// Node of an adopted instance, does not get startup taints.
+	// startupTaints are on the Node when it registers. Other components, such as a network plugin, remove the startup
+	// taints. The machine becomes Running only after all startup taints are removed. A Node that may already run pods,
+	// such as the Node of an adopted instance, does not get startup taints.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -185,7 +185,7 @@ func durationOr(d *metav1.Duration, fallback time.Duration) time.Duration {
 	return d.Duration
 }
 
-// LifecycleHooks are points at which the deletion of a machine waits.
+// LifecycleHooks delay the deletion of a machine until other controllers remove the hooks.
 type LifecycleHooks struct {
 	// preDrain delays the deletion before the Node is cordoned and drained.
 	// +optional
@@ -211,8 +211,8 @@ type LifecycleHook struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+(/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$`
 	Name string `json:"name"`
 
-	// owner is the controller or team that removes the hook. Administrators can ask this owner when a deletion waits
-	// for the hook.
+	// owner is the controller or team that removes the hook. When a deletion waits for the hook, administrators can ask
+	// the owner for the cause.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -286,13 +286,14 @@ func (m *Machine) Replacing() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepReplacing
 }
 
-// Retrying reports whether an instance that failed for lack of capacity is being removed, before its creation is tried
-// again.
+// Retrying returns true while Machinist removes an instance that failed for lack of capacity. Machinist then creates
+// the instance again.
 func (m *Machine) Retrying() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
 }
 
-// Adopting reports whether the machine adopts an existing instance. The provider may already have been asked to tag it.
+// Adopting returns true while the machine adopts an existing instance. The provider may already have received the
+// request to tag this instance.
 func (m *Machine) Adopting() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAdopting
 }

@@ -221,8 +221,8 @@ type MachineClassStatus struct {
 }
 
 // MachineClass describes how to create an instance. Many machines share one class. The provider, providerSpec,
-// userDataRef and values of a class never change. To change machines, use another class. A class cannot be removed
-// while a Machine uses it.
+// userDataRef and values of a class never change. To change one of these fields for existing machines, let their fleet
+// use another class. A class cannot be removed while a Machine uses it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

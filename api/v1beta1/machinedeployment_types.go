@@ -54,8 +54,8 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 
-	// deletePolicy selects which of otherwise equal machines is deleted first: Random, Newest or Oldest. Defaults to
-	// Random.
+	// deletePolicy selects the machine to delete first among machines with the same deletion priority: Random, Newest
+	// or Oldest. Defaults to Random.
 	// +optional
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
@@ -101,8 +101,8 @@ const (
 	// StrategyOnDelete replaces an old machine only when a user deletes it. A machine without an instance is replaced
 	// at once.
 	StrategyOnDelete DeploymentStrategyType = "OnDelete"
-	// StrategyInPlace moves machines to the new revision. The provider changes the machines in place. If this is not
-	// possible, it replaces their instances under the same Machines.
+	// StrategyInPlace moves machines to the new revision. The provider changes each instance in place. If the provider
+	// cannot change an instance, it replaces the instance under the same Machine.
 	StrategyInPlace DeploymentStrategyType = "InPlace"
 )
 
@@ -177,9 +177,8 @@ type MachineRemediation struct {
 
 // MachineDeploymentStatus is the observed state of a deployment.
 type MachineDeploymentStatus struct {
-	// observedGeneration is the most recent generation of the deployment that the manager has acted on. For a new
-	// object it is 0, and not missing, because tools that use kstatus treat a new object without observedGeneration as
-	// complete.
+	// observedGeneration is the most recent generation of the deployment that the manager has acted on. A new object
+	// has the value 0, because tools that use kstatus treat a new object without observedGeneration as complete.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -267,9 +266,9 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Versions []VersionCount `json:"versions,omitempty"`
 
-	// conditions of the deployment. Ready, Reconciling and Stalled summarize the others. The other conditions are
-	// Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and those of its sets: ScalingUp,
-	// ScalingDown, ReplicaFailure, MachinesReady.
+	// conditions of the deployment. The conditions Ready, Reconciling and Stalled summarize all other conditions. The
+	// other conditions are Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and those of the
+	// deployment's sets: ScalingUp, ScalingDown, ReplicaFailure, MachinesReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

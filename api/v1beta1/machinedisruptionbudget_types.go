@@ -116,7 +116,8 @@ type MachineDisruptionBudgetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Disrupted int32 `json:"disrupted"`
 
-	// allowed is how many machines may currently be disrupted at a time. It is unset while the budget is not in force.
+	// allowed is how many machines may currently be disrupted at a time. The field is missing while the budget is not
+	// in force.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Allowed *int32 `json:"allowed,omitempty"`
@@ -134,8 +135,8 @@ type MachineDisruptionBudgetStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineDisruptionBudget limits how many machines may be disrupted at a time, for which reasons, and when. Several
-// budgets may select a machine. All of them that are in force must allow its disruption.
+// MachineDisruptionBudget limits how many machines may be disrupted at a time, for which reasons, and when. If several
+// budgets select a machine, all selecting budgets that are in force must allow the machine's disruption.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -88,8 +88,8 @@ const (
 	// Value: group/namespace/name/UID of the old object; on a class or Secret also group/kind/name, or only the group.
 	AnnotationMigratedFrom = "machinist.dev/migrated-from"
 
-	// AnnotationAfterMigration records what the migrator changes when the Migration is completed. It sets replicas,
-	// annotations or the type of remediation, or deletes the object.
+	// AnnotationAfterMigration records what the migrator changes when the Migration is completed. The migrator sets the
+	// replicas, the annotations or the type of remediation, or deletes the object.
 	//
 	// On: all objects that a Migration created. Set by: the migrator.
 	AnnotationAfterMigration = "machinist.dev/after-migration"

@@ -142,7 +142,7 @@ type ProviderTarget struct {
 	// +optional
 	KubeconfigSecretRef *KubeconfigRef `json:"kubeconfigSecretRef,omitempty"`
 
-	// none must be true if there is no target cluster. The machines then do not become Nodes.
+	// none is true if there is no target cluster, so that the machines do not become Nodes.
 	// +optional
 	None bool `json:"none,omitempty"`
 }
@@ -194,8 +194,8 @@ type ProviderStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Process string `json:"process,omitempty"`
 
-	// version is the running version: the image tag of the ready pods, or a part of the image digest. If pods of
-	// several versions run, all versions are listed.
+	// version is the running version, which is the image tag of the ready pods. For an image without a tag, it is a
+	// part of the image digest. If pods of several versions run, all versions are listed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Version string `json:"version,omitempty"`

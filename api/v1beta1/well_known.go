@@ -230,10 +230,10 @@ const (
 	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
 
 	// AnnotationAdoptFromCluster is the cluster ID of another control cluster that was lost or from which a fleet was
-	// moved. A Machine of the class may adopt an instance with that cluster ID and the Machine's namespace and name in
-	// its tags. The provider's list of instances for the class must contain the instance. The permission ends at the
-	// time in AnnotationAdoptFromClusterUntil. Stop the processes of the other control cluster first. Otherwise two
-	// installations would manage the same instance.
+	// moved. A Machine of the class may adopt an instance whose tags contain this cluster ID, the Machine's namespace
+	// and the Machine's name. The provider's list of instances for the class must contain the instance. The permission
+	// ends at the time in AnnotationAdoptFromClusterUntil. Stop the processes of the other control cluster first.
+	// Otherwise two installations would manage the same instance.
 	//
 	// On: MachineClass. Set by: machinist restore, machinist move and machinist orphans adopt.
 	AnnotationAdoptFromCluster = "machinist.dev/adopt-from-cluster"
@@ -279,17 +279,17 @@ const (
 	// Value: <name of the set>:<number of machines>.
 	AnnotationMoveTo = "machinist.dev/move-to"
 
-	// AnnotationReceiveFrom is the name of another MachineSet, which hands over machines to the annotated set.
+	// AnnotationReceiveFrom is the name of the MachineSet that hands over its machines to the annotated set.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationReceiveFrom = "machinist.dev/receive-from"
 )
 
-// Annotations with state of Machinist's controllers. Other clients must not set them.
+// Annotations with state of Machinist's controllers. Other clients must not set these annotations.
 const (
 	// AnnotationNoCreate stops a MachineSet from creating or adopting machines. With the strategy OnDelete, the sets of
-	// old revisions have this annotation. If a user deletes one of their machines, the set of the new revision creates
-	// the replacement.
+	// old revisions have this annotation. If a user deletes a machine of an old revision, the set of the new revision
+	// creates the replacement.
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationNoCreate = "machinist.dev/no-create"
@@ -315,8 +315,8 @@ const (
 	AnnotationOutdated = "machinist.dev/outdated"
 
 	// AnnotationRolloutAfter is the value that spec.rolloutAfter of the MachineDeployment had when the set was created.
-	// The annotation is missing if that time was still in the future. All machines of the set count as created after
-	// that time, even if the clocks of the control cluster differ.
+	// The annotation is missing if the value was still in the future. Every machine of the set counts as created after
+	// this time. The set therefore does not depend on differences between the clocks of the control cluster.
 	//
 	// On: MachineSet. Set by: the manager.
 	// Value: a time (RFC 3339).
@@ -490,8 +490,9 @@ const (
 // Maximum lengths of names. Names are also used as values of labels. The name of a set or machine begins with the name
 // of its owner.
 const (
-	// MaxMachineDeploymentNameLength is the maximum length of the name of a MachineDeployment. The name of a set adds
-	// -<template hash>, and the name of a machine also adds -<5 random characters>.
+	// MaxMachineDeploymentNameLength is the maximum length of the name of a MachineDeployment. The name of a MachineSet
+	// is the deployment's name and -<template hash>. The name of a Machine is the set's name and -<5 random
+	// characters>.
 	MaxMachineDeploymentNameLength = 47
 
 	// MaxTemplateHashLength is the maximum length of a template hash.

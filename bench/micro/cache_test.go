@@ -67,7 +67,7 @@ func (w *writes) add(write string) int {
 	return len(w.all)
 }
 
-// live reads the same objects as cached, but sets the resource version of lists as an API server does.
+// live is a client that returns the objects of cached. Like an API server, it sets the resource version of lists.
 type live struct{ cached }
 
 func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {

@@ -24,8 +24,7 @@ var (
 
 const setSize = 100
 
-// fleet returns a settled fleet: n running machines in deployments of perSet machines each, as the API server stores
-// them.
+// fleet returns the objects of a settled fleet of n running machines. Each MachineDeployment has perSet machines.
 func fleet(n, perSet int) (objects []client.Object) {
 	objects = append(objects, class())
 	for first := 0; first < n; first += perSet {

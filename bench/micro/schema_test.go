@@ -18,10 +18,10 @@ import (
 // decodingBudget is the limit for defaulting and pruning, which happen several times per write. Both are slightly above
 // the current values.
 //
-// The allocated memory grows with the number of fields that are set. One condition costs 28 KB of schemaBudget. The API
-// server compares the old and the new object. The memory for this comparison is proportional to the number of fields in
-// the object, multiplied by the number of fields in the schema. So even a rarely used status field makes every write of
-// every Machine more expensive.
+// The allocated memory grows with the number of fields that are set. For example, the API server allocates 28 KB to
+// validate one condition. The API server also compares the old object with the new one. For each field of the object,
+// this comparison allocates memory in proportion to the number of fields in the schema. So even a rarely used status
+// field makes every write of every Machine more expensive.
 const (
 	schemaBudget   = 480_000
 	decodingBudget = 45_000

@@ -242,7 +242,7 @@ func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
 
 	target.cut()
 	awaitReadyz(t, probes, "frozen: The target cluster has been unreachable since ")
-	// The set now lacks a machine, and the deployment wants one more machine.
+	// After the deletion, the set must create a replacement. The deployment also asks for one more machine.
 	if err := c.DeleteAllOf(t.Context(), &v1beta1.Machine{}, client.InNamespace(namespace)); err != nil {
 		t.Fatal(err)
 	}

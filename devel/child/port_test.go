@@ -7,7 +7,6 @@ func TestAPortIsReservedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A lock belongs to the opened file, so it also excludes this process.
 	if again, err := reserve(port); again || err != nil {
 		t.Errorf("port %d is reserved again: %t, %v", port, again, err)
 	}

@@ -23,7 +23,7 @@ var ErrAddressInUse = errors.New("address already in use")
 
 // Process is a program that can be started and stopped many times, by one goroutine at a time.
 type Process struct {
-	// Name is the name of the program in errors, and of its log.
+	// Name is the name of the program in error messages. The log file of the program has the same name.
 	Name string
 	Path string
 	Args []string
@@ -125,8 +125,8 @@ func (p *Process) Start() error {
 // process ends or ctx is done. The error contains the end of the log, and wraps ErrAddressInUse if another program uses
 // the address.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
-	// If another program uses the address, ready might wait for it forever. Therefore the end of the process cancels
-	// the context that is passed to ready.
+	// If another program uses the address, the process ends, but a check of its address could wait forever. Therefore
+	// the end of the process cancels the context of the check.
 	living, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := p.life.done
@@ -232,7 +232,7 @@ func (p *Process) Started() time.Time { return p.life.started }
 // PID returns the process ID of the program's latest run.
 func (p *Process) PID() int { return p.life.os.Pid }
 
-// logged reports whether the process has written the text to its log since its latest start.
+// logged returns true if the process has written the text to its log since its latest start.
 func (p *Process) logged(text string) bool {
 	log, err := os.ReadFile(p.LogPath())
 	return err == nil && int64(len(log)) > p.life.logOffset && strings.Contains(string(log[p.life.logOffset:]), text)

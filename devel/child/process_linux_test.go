@@ -163,7 +163,8 @@ func alive(pid int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// The file contains "PID (name) state ...". The name may contain parentheses, so the state follows the last one.
+	// The file contains "PID (name) state ...". The name may contain parentheses, so look for the state after the last
+	// closing parenthesis.
 	rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
 	state := strings.Fields(rest)[0]
 	return state != "Z" && state != "X", nil

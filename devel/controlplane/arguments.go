@@ -7,8 +7,8 @@ import (
 )
 
 // etcdSocket is the socket of etcd, in the control plane's folder. A socket needs no port, and only this user can
-// connect to it. The path of a socket must be short. A path relative to the working directory of the processes is short
-// enough for every folder. The URL of etcd must have the form host:port.
+// connect to it. The operating system limits the length of a socket's path. Therefore the path is relative to the
+// working directory of the processes. The URL of etcd must have the form host:port.
 const (
 	etcdSocket     = "etcd.sock:0"
 	etcdPeerSocket = "etcd-peer.sock:0"

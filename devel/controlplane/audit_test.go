@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// audit checks that the audit log contains every write of a user when the client gets the response.
+// audit checks that the audit log already contains a write when the client receives the response to the write.
 func audit(t *testing.T, cp *ControlPlane) {
 	ctx := t.Context()
 	const user = "counted"

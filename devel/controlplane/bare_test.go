@@ -86,7 +86,7 @@ func TestAFailedStartNamesTheCauseAndLeavesNoProcess(t *testing.T) {
 			t.Errorf("the error does not mention %q: %v", want, err)
 		}
 	}
-	// etcd had started before the API server failed. It must have been stopped.
+	// Start must stop etcd, which had started before the API server failed.
 	if connection, err := net.Dial("unix", filepath.Join(dir, etcdSocket)); err == nil {
 		connection.Close()
 		t.Error("etcd is still running")

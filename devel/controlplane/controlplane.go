@@ -233,7 +233,7 @@ func (cp *ControlPlane) Stop() error {
 }
 
 // Processes returns the programs of the control plane, including those whose option is not set. Callers must not start
-// or stop them.
+// or stop these processes.
 func (cp *ControlPlane) Processes() []*child.Process {
 	return []*child.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler}
 }
@@ -243,8 +243,8 @@ func (cp *ControlPlane) Processes() []*child.Process {
 // control planes share few processors, a GOMAXPROCS of 1 saves 10 %.
 var runtimeVariables = map[string]string{"CONTROLPLANE_GOGC": "GOGC", "CONTROLPLANE_GOMAXPROCS": "GOMAXPROCS"}
 
-// detectorVariable makes client-go check every second that no code has changed the objects in its caches. Tests set it
-// for Machinist, so the processes of the control plane must not inherit it.
+// detectorVariable makes client-go check every second that no code has changed the objects in its caches. Tests set
+// this variable for Machinist. The processes of the control plane must not inherit the variable.
 const detectorVariable = "KUBE_CACHE_MUTATION_DETECTOR"
 
 func (cp *ControlPlane) newProcess(name, path string) *child.Process {

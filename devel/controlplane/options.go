@@ -28,8 +28,8 @@ type Options struct {
 	Address net.IP
 
 	// ServerAddresses are additional addresses at which virtual machines reach the API server, such as 10.0.2.2 in the
-	// user network of QEMU, or a proxy for Endpoint. The API server's certificate is also valid for them. With
-	// ServerAddresses, the API server connects to kubelets at their internal addresses.
+	// user network of QEMU, or a proxy for Endpoint. The API server's certificate is also valid for these addresses.
+	// With ServerAddresses, the API server connects to kubelets at their internal addresses.
 	ServerAddresses []net.IP
 
 	// Audit makes the API server log every request at level Metadata to ControlPlane.AuditLog. The API server writes
@@ -37,8 +37,8 @@ type Options struct {
 	Audit bool
 
 	// ApproveNodeClientCSRs makes kube-controller-manager approve the requests of kubelets for client certificates,
-	// both the first one with a bootstrap token and renewals. Otherwise another approver must approve them. It needs
-	// WithControllerManager.
+	// both the first one with a bootstrap token and renewals. If the option is false, another program must approve
+	// these requests. The option requires WithControllerManager.
 	ApproveNodeClientCSRs bool
 
 	// ExtraAPIServerArgs and ExtraControllerManagerArgs are additional flags, such as "--min-request-timeout=5" or

@@ -23,7 +23,7 @@ func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	})
 }
 
-// offline stops the processes that use the data of etcd, calls do with the folder of this data, and starts the
+// offline stops the processes that use the data of etcd, passes the folder of this data to the callback, and starts the
 // processes again.
 func (cp *ControlPlane) offline(ctx context.Context, do func(data string) error) error {
 	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd()); err != nil {

@@ -87,8 +87,8 @@ func programOf(provider string) string {
 	return "machinist-demo-" + provider
 }
 
-// runDemoOf executes the demo program of another provider in place of this process, with the same arguments. That
-// program then receives the signals, and determines the output and the exit status.
+// runDemoOf executes the demo program of another provider in place of this process, with the same arguments. Signals of
+// the terminal then reach that program. The demo's output and exit status are those of that program.
 func runDemoOf(provider string) error {
 	name := programOf(provider)
 	self, err := os.Executable()

@@ -19,8 +19,8 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// Once is true if the demo must run a tour through the life of a fleet and then end. Otherwise the demo runs until
-	// its context is canceled.
+	// Once makes the demo end after a tour through the life of a fleet. By default, the demo runs until its context is
+	// canceled.
 	Once bool
 	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends with the scenario. If it is
 	// empty, the demo runs no scenario.

@@ -103,8 +103,7 @@ func (s snapshot) running(n int, class string) bool {
 		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
 }
 
-// checkKept returns an error if one of the machines in before was deleted, is being deleted, or is marked for
-// replacement.
+// checkKept returns an error if one of the given machines was deleted, is being deleted, or is marked for replacement.
 func (s snapshot) checkKept(before []v1beta1.Machine) error {
 	for i := range before {
 		name := before[i].Name

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// showKubectl runs kubectl, and prints and returns the command's output. The function part, if set, selects what is
-// printed and returned.
+// showKubectl runs kubectl, and prints and returns the command's output. If a selection function is given, showKubectl
+// prints and returns only the selected part of the output.
 func (s *scenarioEnv) showKubectl(ctx context.Context, part func(string) string, args ...string) (string, error) {
 	text, err := s.kubectl(ctx, args...)
 	if err != nil {

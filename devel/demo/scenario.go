@@ -121,8 +121,8 @@ func (s *scenarioEnv) awaitFleet(ctx context.Context, done func(snapshot) bool) 
 	return await(ctx, patience, s.fleet, s.screen, s.changes, done)
 }
 
-// awaitFleetKeeping waits until the fleet fulfills the condition done. It fails as soon as a machine of the list before
-// is missing.
+// awaitFleetKeeping waits until the given condition is true for the fleet. The wait fails as soon as one of the given
+// machines is missing.
 func (s *scenarioEnv) awaitFleetKeeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
 	err := s.awaitFleet(ctx, func(now snapshot) bool {

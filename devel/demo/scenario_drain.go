@@ -63,7 +63,7 @@ func (d *drainScenario) deployPods(ctx context.Context) error {
 	if err := d.poll(ctx, d.podsUnready); err != nil {
 		return err
 	}
-	// Until the disruption controller has counted the pods, every budget allows no eviction.
+	// A PodDisruptionBudget allows evictions only after the disruption controller has counted the pods.
 	return d.poll(ctx, func(ctx context.Context) error {
 		pdb := &policyv1.PodDisruptionBudget{}
 		if err := d.target.Get(ctx, client.ObjectKey{Namespace: namespace, Name: budget}, pdb); err != nil {

@@ -18,7 +18,7 @@ import (
 
 const (
 	brokenClass = "broken"
-	// brokenCreation is the time within which the machines of the broken class must become nodes.
+	// brokenCreation is the creation timeout of the machines whose class is broken.
 	brokenCreation = 8 * time.Second
 
 	rolloutMachines = 3

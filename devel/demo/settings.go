@@ -21,8 +21,8 @@ const (
 	componentKubelets          = "the kubelets"
 )
 
-// setting is a flag with a value that makes a scenario shorter. The demo also prints the default value, so that users
-// do not expect such times in their installation.
+// setting is a flag of a component, with a value for the demo that makes a scenario shorter. The demo also prints the
+// default value, so that users do not expect such times in their installation.
 type setting struct {
 	component, name, value, defaultValue string
 }

@@ -28,8 +28,8 @@ type Backend interface {
 	// Start starts the cloud, waits until it serves requests, and returns its URL. If the cloud is a program, Start
 	// calls Stack.StartCloud.
 	Start(ctx context.Context, s *Stack) (url string, err error)
-	// Stop ends everything that Start started, except the cloud's program, which the Stack ends. The Stack also calls
-	// Stop if Start has failed or was not called.
+	// Stop ends all processes that Start has started. It does not end the cloud's program, because the Stack ends that
+	// program. The Stack also calls Stop if Start has failed or was not called.
 	Stop() error
 	// Args returns the flags with which the provider's program uses the cloud at the given URL.
 	Args(cloudURL string) []string
@@ -38,7 +38,7 @@ type Backend interface {
 	// Fleet returns the example fleet.
 	Fleet() examples.Set
 	// Left counts the resources in the cloud. The result live is the number of instances and parts of instances that
-	// exist now. The result created is the number that were ever created.
+	// exist now. The result created is the number of instances and parts of instances that were ever created.
 	Left(ctx context.Context) (live, created int, err error)
 }
 
@@ -121,8 +121,8 @@ func (s *Stack) Objects() ([]client.Object, error) {
 // Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CloudLeft calls Backend.Left for the stack's cloud. Its results are the numbers of resources that exist now and that
-// were ever created.
+// CloudLeft calls Backend.Left for the stack's cloud. It returns the number of resources that exist now and the number
+// of all resources that were ever created.
 func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
 	return s.backend.Left(ctx)
 }

@@ -40,7 +40,7 @@ type Options struct {
 	// on localhost that the API server uses for the webhook.
 	WebhookProxy func(program, address string) string
 	// ClusterApproves is true if kube-controller-manager must approve the client certificates of kubelets, for all
-	// bootstrap tokens. By default, the provider approves only those of its own machines.
+	// bootstrap tokens. By default, the provider approves only the certificates of its own machines.
 	ClusterApproves bool
 	// Bare is true if Start must prepare the two processes without starting them.
 	Bare bool

@@ -48,7 +48,7 @@ type Stack struct {
 	// Control and Target are the control planes of the two clusters. Without Options.SeparateTarget, Control and Target
 	// are the same control plane.
 	Control, Target *controlplane.ControlPlane
-	// Cloud, Manager and Provider are the processes. A test may stop, kill and start them again.
+	// Cloud, Manager and Provider are the child processes of the stack. A test may stop, kill and start them again.
 	Cloud, Manager, Provider *child.Process
 
 	options   Options
@@ -363,8 +363,8 @@ func (s *Stack) CloudURL() string { return s.cloudURL }
 // CloudToken returns the token of a user of the simulated cloud.
 func (s *Stack) CloudToken() string { return s.cloudToken }
 
-// Metrics returns the loopback address at which a process serves its metrics by HTTP. It is empty without
-// Options.Metrics.
+// Metrics returns the loopback address at which a process serves its metrics by HTTP. The address is empty if
+// Options.Metrics is not set.
 func (s *Stack) Metrics(p *child.Process) string { return s.metrics[p.Name] }
 
 // Dir returns the folder with the logs of all processes.

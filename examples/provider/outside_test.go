@@ -99,9 +99,10 @@ func proxy(t *testing.T, root string) (folder, version string) {
 // environment returns environment variables for the go command. With them, the go command downloads the modules of this
 // project from the given proxy, and other modules from the user's module cache or proxy.
 //
-// The test has its own module cache, because the go command downloads each version only once, but this source tree
-// changes. The cache links to the other modules in the user's cache, because unpacking them would take longer than the
-// rest of the test. With -trimpath and CGO_ENABLED=0, the build cache already contains the packages.
+// The test has its own module cache. The go command would not download the changed source tree again into the user's
+// cache, because the version stays the same. The cache links to the other modules in the user's cache, because
+// unpacking them would take longer than the rest of the test. With -trimpath and CGO_ENABLED=0, the build cache already
+// contains the packages.
 func environment(t *testing.T, proxy string) []string {
 	t.Helper()
 	goEnv := func(name string) string {

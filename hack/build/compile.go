@@ -97,7 +97,7 @@ func follow(from io.Reader, p *progress) string {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		line := lines.Text()
-		if p.started(line) || strings.HasPrefix(line, "go: downloading ") {
+		if p.countPackage(line) || strings.HasPrefix(line, "go: downloading ") {
 			continue
 		}
 		output.WriteString(line + "\n")

@@ -74,13 +74,13 @@ func TestProgressEstimatesTimeLeft(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := newProgress(&screen{out: &out, terminal: true}, "programs", map[string]int{"small": 10, "large": 30},
 		func() time.Time { return now })
-	if now = now.Add(10 * time.Second); !p.started("small") || p.started("other") || p.started("small") {
-		t.Error("started must report each package of the build once, and no others")
+	if now = now.Add(10 * time.Second); !p.countPackage("small") || p.countPackage("other") || p.countPackage("small") {
+		t.Error("countPackage must count each package of the build once, and no other line")
 	}
 	if want := "programs: compiled 1 of 2 packages, about 30 s left"; p.line(now) != want {
 		t.Errorf("line() = %q, want %q", p.line(now), want)
 	}
-	p.started("large")
+	p.countPackage("large")
 	if want := "programs: compiled 2 of 2 packages, linking"; p.line(now) != want {
 		t.Errorf("line() = %q, want %q", p.line(now), want)
 	}

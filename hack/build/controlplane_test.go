@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// newRepository changes to a folder with the files that newControlPlane reads. It returns the environment variables for
-// it.
+// newRepository creates the files that newControlPlane reads, and changes to their folder. It returns the environment
+// variables to pass to newControlPlane.
 func newRepository(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

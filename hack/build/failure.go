@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// causes lists failures of the go command that are not errors in the code. If the output of the command contains text,
-// advice is shown to the user.
+// causes lists failures of the go command that are not errors in the code. text is a part of the command's output.
+// advice tells the user how to fix the failure.
 var causes = []struct {
 	text, advice string
 }{

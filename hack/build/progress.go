@@ -77,8 +77,9 @@ func newProgress(s *screen, label string, stale map[string]int, now func() time.
 	return p
 }
 
-// started reports whether a line is the name of a package of this build. If it is, started counts the package.
-func (p *progress) started(line string) bool {
+// countPackage counts a package of this build when its name appears as a line of output. For other lines, countPackage
+// returns false.
+func (p *progress) countPackage(line string) bool {
 	files, ok := p.stale[line]
 	if !ok {
 		return false
@@ -113,8 +114,8 @@ func (p *progress) line(now time.Time) string {
 func (p *progress) end() {
 	p.screen.clearLine()
 	if p.total > 0 {
-		// Go does not compile a package again if the output of its recompiled imports did not change. So the number may
-		// be lower than expected.
+		// Go does not compile a package again if the output of its recompiled imports did not change. So the number of
+		// compiled packages may be lower than expected.
 		p.screen.print("%s: compiled %d packages in %s", p.label, p.compiled, roughDuration(p.now().Sub(p.begun)))
 	}
 }

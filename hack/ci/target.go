@@ -24,7 +24,8 @@ type target struct {
 }
 
 // readTargets reads the targets from a file. Each line contains the name of a target, its time limit in minutes, and
-// the arguments of make. The default argument is the name. Lines that begin with # are comments.
+// the arguments of make. A line without arguments calls make with the name of the target. Lines that begin with # are
+// comments.
 func readTargets(path string) ([]target, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

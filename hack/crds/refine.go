@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// These are patterns of imported types. A controller must be able to read each permitted value and write it back in a
-// permitted form.
+// These patterns restrict values of types that the API imports, such as durations and times. A controller must be able
+// to read each permitted value and write it back in a permitted form.
 const (
 	// When Go encodes a permitted duration again, the result must also match durationPattern. So fractions of a
 	// millisecond are forbidden, because Go writes them in µs, which the pattern does not permit. A sum of 100000h or
-	// more is forbidden, because Go would write six digits. So five digits of hours may only be followed by less than
-	// 60 minutes and 60 seconds.
+	// more is forbidden, because Go would write six digits. So if the hours have five digits, the minutes and the
+	// seconds must be below 60.
 	durationPattern = `^(([0-9]{1,4}(\.[0-9]{1,3})?h|[0-9]{1,5}(\.[0-9]{1,3})?[ms]|[0-9]{1,5}ms){1,4}` +
 		`|[0-9]{5}(\.[0-9]{1,3})?h|[0-9]{5}h[0-5]?[0-9]m([0-5]?[0-9](\.[0-9]{1,3})?s)?)$`
 	durationMaxLength = 44
@@ -158,14 +158,16 @@ func refineDuration(s *apiextensionsv1.JSONSchemaProps) {
 	s.Pattern, s.MaxLength = durationPattern, ptr(int64(durationMaxLength))
 }
 
-// durationRule checks durationPattern with a readable message.
+// durationRule requires a value that matches durationPattern. Its error message is easier to read than that of a
+// pattern.
 var durationRule = apiextensionsv1.ValidationRule{
 	Rule:    "self.matches(r'" + durationPattern + "')",
 	Message: "must be a duration below 100000h such as 90s, 5m or 1h30m: numbers with the units h, m, s and ms, without a sign",
 }
 
-// explainDurations replaces durationPattern with durationRule for a readable error. Rules make every write more
-// expensive, even of the status. The schema of Machines keeps the pattern, because users rarely write Machines.
+// explainDurations replaces durationPattern with durationRule for a readable error. A validation rule makes every write
+// more expensive, even a write of the status. The schema of Machines keeps the pattern, because users rarely write
+// Machines.
 func explainDurations(s *apiextensionsv1.JSONSchemaProps) {
 	if s.Pattern == durationPattern {
 		s.Pattern, s.XValidations = "", append(s.XValidations, durationRule)

@@ -53,7 +53,7 @@ func TestRefineSetsPatternOfPointers(t *testing.T) {
 	}
 }
 
-// When Go decodes a permitted duration and encodes it again, the pattern must permit the result.
+// Go writes a duration such as 90m as 1h30m0s. The pattern must permit each duration also in the form that Go writes.
 func TestDurationPatternPermitsGoFormat(t *testing.T) {
 	pattern := regexp.MustCompile(durationPattern)
 	for _, permitted := range []string{"0s", "20m", "2h0m0s", "1h30m", "0.5s", "1.001h", "500ms", "30m1h", "9999h9999h",

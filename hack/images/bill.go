@@ -40,7 +40,8 @@ func (b *build) bill(p program, platform v1.Platform, path string, image v1.Imag
 	return result, err
 }
 
-// materials reads the modules from the binary. The serial number is derived from the digest of the image or the binary.
+// materials returns the bill of materials of a binary, which lists the binary's Go modules. The serial number is
+// derived from the digest of the image or the binary.
 func (b *build) materials(path string, digest v1.Hash) ([]byte, error) {
 	generator, err := bin.NewGenerator(path, bin.WithLogger(zerolog.Nop()), bin.WithIncludeStdlib(true),
 		bin.WithVersionOverride(b.source.version))

@@ -60,7 +60,6 @@ func built(t *testing.T) (root string, l *imageLayout) {
 	return root, &imageLayout{folder: filepath.Join(root, "dist", "images"), version: "v1.2.3"}
 }
 
-// repository returns a new repository, which the test may change.
 func repository(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

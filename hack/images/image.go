@@ -66,8 +66,8 @@ func (b *build) licenceLayer(ctx context.Context) (v1.Layer, error) {
 		{name: "THIRD_PARTY_NOTICES", mode: 0o444, content: texts}})
 }
 
-// layer packs files into a layer. Its bytes depend only on the names, modes and contents of the files, and on the time
-// of the source.
+// layer packs files into a layer. The bytes of the layer depend only on b.source.time and on the names, modes and
+// contents of the files.
 func (b *build) layer(files []file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.DefaultCompression)

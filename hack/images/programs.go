@@ -30,9 +30,9 @@ var withoutImage = map[string]string{
 	"fakeazure":                 "serves on loopback, for the demo and for tests",
 }
 
-// findPrograms returns the requested programs below cmd and providers/*/cmd, sorted by name. If only is empty, it
-// returns all programs that have an image.
-func findPrograms(root string, only []string) ([]program, error) {
+// findPrograms returns the requested programs below cmd and providers/*/cmd, sorted by name. If no programs are
+// requested, findPrograms returns all programs that have an image.
+func findPrograms(root string, requested []string) ([]program, error) {
 	found := map[string]program{}
 	for _, pattern := range []string{"cmd/*/main.go", "providers/*/cmd/*/main.go"} {
 		mains, err := filepath.Glob(filepath.Join(root, pattern))
@@ -64,13 +64,13 @@ func findPrograms(root string, only []string) ([]program, error) {
 	if len(names) == 0 {
 		return nil, fmt.Errorf("%s has no programs in cmd", root)
 	}
-	if len(only) > 0 {
-		for _, name := range only {
+	if len(requested) > 0 {
+		for _, name := range requested {
 			if !slices.Contains(names, name) {
 				return nil, fmt.Errorf("--programs: %q is not one of %s", name, strings.Join(names, ", "))
 			}
 		}
-		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(only, name) })
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(requested, name) })
 	}
 	programs := make([]program, len(names))
 	for i, name := range names {

@@ -16,8 +16,8 @@ type source struct {
 	// version is the version that the programs report. It is also the tag of the images.
 	version string
 	commit  string
-	// time is used for all times in the images. It is the time of the commit, or SOURCE_DATE_EPOCH if that variable is
-	// set.
+	// time is the time of the commit, or SOURCE_DATE_EPOCH if that variable is set. It is the creation time of the
+	// images and the modification time of their files.
 	time time.Time
 	// modified is true if the working tree has changes.
 	modified bool

@@ -111,12 +111,12 @@ func incidentsOf(theme incidents.Theme, all []incidents.Incident) []incidents.In
 	return slices.DeleteFunc(slices.Clone(all), func(i incidents.Incident) bool { return i.Theme != theme })
 }
 
-// dropped matches the characters of a heading that are not part of its anchor.
-var dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+// droppedCharacters matches the characters of a heading that its anchor does not contain.
+var droppedCharacters = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 
 // anchor returns the fragment of links to a heading.
 func anchor(heading string) string {
-	return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
+	return strings.ReplaceAll(droppedCharacters.ReplaceAllString(strings.ToLower(heading), ""), " ", "-")
 }
 
 // describe returns the section about an incident.

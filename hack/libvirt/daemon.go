@@ -16,7 +16,8 @@ import (
 	"machinist.dev/machinist/devel/child"
 )
 
-// environment returns the environment of all processes. Variables of the caller must not affect them.
+// environment returns the variables for each process that a Hypervisor starts. The processes do not inherit the
+// caller's environment variables.
 func environment() []string {
 	return []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "HOME=/root"}
 }
@@ -66,7 +67,7 @@ func (h *Hypervisor) Launch(ctx context.Context) error {
 		return err
 	}
 	err := h.daemon.Await(ctx, func(ctx context.Context) error {
-		// virsh would wait for the socket.
+		// Connect to the socket first, because virsh would wait until the socket exists.
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", h.Socket())
 		if err != nil {
 			return err

@@ -13,8 +13,9 @@
 // of these paths does not exist, an empty folder is created on the system.
 //
 // Each Hypervisor also has a PID namespace, whose first process is the keeper. libvirtd, dnsmasq and every QEMU run in
-// both namespaces. The keeper ends with this process, and the kernel then ends all processes of the namespace. Only a
-// bridge may remain after a test; the next Hypervisor with the same bridge removes it.
+// both namespaces. When the process that started the Hypervisor ends, the keeper ends too. The kernel then ends all
+// processes of the PID namespace. Only a bridge may remain after a test; the next Hypervisor with the same bridge
+// removes it.
 //
 // A Hypervisor uses the network namespace of the system. Guests can connect to servers at the address of the bridge,
 // and the system can connect to the addresses of the guests. Locks on files reserve bridges and subnets, so several

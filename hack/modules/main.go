@@ -108,8 +108,8 @@ func publish(root, folder, proxy string, m module.Version) error {
 	if err != nil {
 		return err
 	}
-	// The Go command ignores the time of a version that is named explicitly. A constant time makes the output
-	// reproducible.
+	// If a user requests an exact version of a module, the Go command ignores the time of this version. A constant time
+	// makes the output reproducible.
 	info, err := json.Marshal(struct {
 		Version string
 		Time    time.Time

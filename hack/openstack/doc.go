@@ -3,8 +3,9 @@
 //
 // A fake cloud shows only the behavior that its author knows. This package tests a driver against the real services:
 // their schemas, error messages, intermediate states and order of events. Everything below the services is fake. With
-// the fake driver of nova, a server is only an entry in a table. The drivers in python/machinist_openstack bind every
-// port and create volumes without disks. No guest boots, but a test can read the metadata of a guest.
+// the fake driver of nova, a server is only an entry in a table. The drivers in python/machinist_openstack simulate the
+// backends of neutron and cinder: ports have no network behind them, and volumes have no disks. No guest boots, but a
+// test can read the metadata of a guest.
 //
 // # Programs
 //
@@ -22,10 +23,11 @@
 // glance into the cache. This copy is the snapshot. When the next cloud starts, it copies the snapshot instead of
 // creating the databases. The name of the snapshot contains a hash of all files that determine its content. If one of
 // these files changes, the next start creates a new snapshot. Old snapshots can be deleted at any time. The databases
-// of two clouds differ only in ports and folders. MariaDB updates these when it starts (updateURLs).
+// of two clouds differ only in ports and folders. When MariaDB starts, the statements of updateURLs set the ports and
+// folders of this cloud.
 //
-// Services start in parallel. Some services start later (needs): at their start, they send a request to another service
-// only once, and end if there is no response.
+// Services start in parallel, except that a service waits until its prerequisites listen. Some services end if a
+// prerequisite does not respond to their first request.
 //
 // # Faults
 //

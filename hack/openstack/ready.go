@@ -32,19 +32,19 @@ func (c *Cloud) listening(service Service) func(context.Context) error {
 			return nil
 		}
 	case Keystone:
-		return c.client.serves(s.URL.Keystone)
+		return c.client.checkServer(s.URL.Keystone)
 	case Placement:
-		return c.client.serves(s.URL.Placement)
+		return c.client.checkServer(s.URL.Placement)
 	case Glance:
-		return c.client.serves(s.URL.Glance)
+		return c.client.checkServer(s.URL.Glance)
 	case Neutron:
-		return c.client.serves(s.URL.Neutron)
+		return c.client.checkServer(s.URL.Neutron)
 	case NovaAPI:
-		return c.client.serves(strings.TrimSuffix(s.URL.Nova, "/v2.1"))
+		return c.client.checkServer(strings.TrimSuffix(s.URL.Nova, "/v2.1"))
 	case NovaMetadata:
-		return c.client.serves(s.URL.NovaMetadata)
+		return c.client.checkServer(s.URL.NovaMetadata)
 	case CinderAPI:
-		return c.client.serves(fmt.Sprintf("http://127.0.0.1:%d", s.Port.Cinder))
+		return c.client.checkServer(fmt.Sprintf("http://127.0.0.1:%d", s.Port.Cinder))
 	default:
 		return func(context.Context) error { return nil }
 	}
@@ -66,8 +66,8 @@ func (s settings) mariaDBListens(ctx context.Context) error {
 	return conn.Close()
 }
 
-// serves checks that a server responds without a server error.
-func (c *client) serves(url string) func(context.Context) error {
+// checkServer checks that a server does not respond with a server error.
+func (c *client) checkServer(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/", nil)
 		if err != nil {
@@ -155,7 +155,8 @@ func (c *Cloud) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Each request makes a service read from its database, so it shows the connection to the database.
+	// To answer one of these requests, a service must read from its database. So a response shows that the service can
+	// use its database.
 	for _, url := range []string{
 		c.settings.URL.Glance + "/v2/images?limit=1",
 		c.settings.URL.Neutron + "/v2.0/networks?limit=1",

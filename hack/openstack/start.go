@@ -97,7 +97,7 @@ func (c *Cloud) startServices(ctx context.Context) error {
 	var functions []func(context.Context) error
 	for _, service := range Services() {
 		functions = append(functions, func(ctx context.Context) error {
-			for _, other := range c.needs(service) {
+			for _, other := range c.prerequisites(service) {
 				select {
 				case <-started[other]:
 				case <-ctx.Done():
@@ -124,8 +124,8 @@ func (c *Cloud) startServices(ctx context.Context) error {
 	return parallel(ctx, functions...)
 }
 
-// needs returns the services that must listen before the given service starts.
-func (c *Cloud) needs(service Service) []Service {
+// prerequisites returns the services that must listen before the given service starts.
+func (c *Cloud) prerequisites(service Service) []Service {
 	switch {
 	case service == MariaDB || service == RabbitMQ:
 		return nil

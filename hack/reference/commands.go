@@ -76,7 +76,7 @@ func renderCommand(out *bytes.Buffer, c *cobra.Command) {
 	})
 }
 
-// indentation matches the two spaces before each line of an example.
+// indentation matches the two spaces at the beginning of each line of an example.
 var indentation = regexp.MustCompile(`(?m)^  `)
 
 // paragraphs joins the lines of each paragraph and escapes HTML tags.

@@ -50,8 +50,8 @@ func renderConditions(blocks []block, meaningOf func(condition, reason string) w
 	return out.Bytes()
 }
 
-// merged returns the blocks of a kind. Blocks with the same heading are merged into one block. The block with the
-// phases comes first.
+// merged selects the blocks of constants for one kind of object. If several blocks have the same heading, their
+// constants are combined in one block. The block with the phases comes first.
 func merged(blocks []block, kind string) (ofKind []block) {
 	for _, b := range blocks {
 		if b.kind != kind {

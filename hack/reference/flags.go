@@ -67,8 +67,8 @@ var flagLine = regexp.MustCompile(`^ +(?:-\w, |    )--([a-z0-9-]+)(?: (\S+))? {3
 // defaultSuffix matches the default in the usage. pflag prints it unless it is the zero value.
 var defaultSuffix = regexp.MustCompile(`^(.*) \(default (.*)\)$`)
 
-// zeros contains the default value of a flag whose help text contains no default, by the type of the flag. pflag does
-// not print a default that is a zero value.
+// zeros contains the zero value for each type of flag. If the default of a flag is the zero value, pflag does not print
+// it in the help text.
 var zeros = map[string]string{"": "false", "int": "0", "float": "0", "float32": "0", "duration": "0s"}
 
 // parseHelp parses the flags in cobra's help text, except --help and --version.

@@ -30,8 +30,8 @@ type wellKnownKey struct {
 var (
 	// keyFacts matches the last paragraph of a comment, which lists the facts about a key.
 	keyFacts = regexp.MustCompile(`^(.*) On: ([^.]+)\. Set by: ([^.]+)\.(?: Value: (.+)\.)?$`)
-	// subject matches the beginning of a comment: the names of the constants, and "is" or "are" if it follows.
-	subject = regexp.MustCompile(`^\w+(?: and [A-Z]\w+)? (?:(?:is|are) )?`)
+	// leadingNames matches the names of the constants at the beginning of a comment, and a following "is" or "are".
+	leadingNames = regexp.MustCompile(`^\w+(?: and [A-Z]\w+)? (?:(?:is|are) )?`)
 	// keyConstant matches the names of constants that contain a key, such as the key of a label, or a value that such a
 	// key can have.
 	keyConstant = regexp.MustCompile(`\b(?:Label|Annotation|NodeLabel|NodeAnnotation|NodeTaint|Tag|Freeze|Preserve|` +
@@ -81,7 +81,7 @@ func (r *reader) keyGroups(path string) (groups []keyGroup, err error) {
 	return groups, nil
 }
 
-// addKey adds a constant if it is a key. A key without a comment joins the row of the previous key.
+// addKey adds a constant if it is a key. A key without a comment is shown in the same table row as the previous key.
 func (r *reader) addKey(g *keyGroup, spec *ast.ValueSpec) error {
 	if len(spec.Names) != 1 || len(spec.Values) != 1 {
 		return nil
@@ -104,7 +104,7 @@ func (r *reader) addKey(g *keyGroup, spec *ast.ValueSpec) error {
 			"optionally with \"Value: VALUES.\"", r.files.Position(spec.Pos()), spec.Names[0].Name)
 	}
 	g.keys = append(g.keys, wellKnownKey{names: []string{name}, on: facts[2], setBy: facts[3],
-		value: r.withValues(facts[4]), meaning: r.withValues(sentence(subject.ReplaceAllString(facts[1], "")))})
+		value: r.withValues(facts[4]), meaning: r.withValues(sentence(leadingNames.ReplaceAllString(facts[1], "")))})
 	return nil
 }
 

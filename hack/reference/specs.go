@@ -117,8 +117,8 @@ func (p *providerSpec) addFields(path string, of *ast.StructType) error {
 	return nil
 }
 
-// typeOf returns the name that the document uses for a type. If the type is a struct, or a pointer, a list or a map of
-// a struct, typeOf also returns this struct.
+// typeOf returns the name that the document uses for a type. If the type is a struct, a pointer to a struct or a list
+// of structs, typeOf also returns the struct.
 func (p *providerSpec) typeOf(expression ast.Expr) (name string, fields *ast.StructType) {
 	switch e := expression.(type) {
 	case *ast.StarExpr:

@@ -20,8 +20,8 @@ type manipulation struct {
 	text string
 }
 
-// manipulate changes files, images and charts of a release, as an attacker could. It returns an error if a later step
-// does not detect a change. The release cannot be used afterwards.
+// manipulate changes files, images and charts of a release, as an attacker could. If neither the verification nor the
+// publication detects a change, manipulate returns an error. The release cannot be used afterwards.
 func (p *project) manipulate(ctx context.Context, r *release, own, other signer) error {
 	digests, err := readChecksums(r.file(digestsFile))
 	if err != nil {

@@ -44,7 +44,7 @@ func expectError(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// repository creates a repository whose only commit has the tags of version 1.2.3.
+// repository creates a git repository with one commit. The commit has the tags of version 1.2.3.
 func repository(t *testing.T) *project {
 	t.Helper()
 	root := t.TempDir()
@@ -81,7 +81,7 @@ func gitIn(t *testing.T, p *project, args ...string) {
 	}
 }
 
-// commit commits all changes, and moves the tags to the commit.
+// commit records all changes in a new git commit, and moves the tags of version 1.2.3 to it.
 func commit(t *testing.T, p *project) {
 	t.Helper()
 	gitIn(t, p, "add", ".")

@@ -189,7 +189,8 @@ type rendering struct {
 	values []string
 }
 
-// renderings returns at least one rendering of each chart. Together, the renderings use the images of all processes.
+// renderings returns each chart with the values to render it, some charts several times. Together, the rendered
+// manifests contain the images of all processes.
 func renderings(charts []string, images map[string]v1.Hash) []rendering {
 	var all []rendering
 	for _, chart := range charts {

@@ -36,7 +36,8 @@ func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	return v
 }
 
-// blocksRemediation returns the end of a warning if the budget also blocks the replacement of broken machines.
+// blocksRemediation returns a clause about broken machines for a warning. The clause is empty if the budget permits
+// their replacement.
 func blocksRemediation(reasons []v1beta1.DisruptionReason) string {
 	if len(reasons) == 0 || slices.Contains(reasons, v1beta1.DisruptionRemediation) {
 		return ", and broken machines are not replaced either"

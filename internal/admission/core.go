@@ -36,8 +36,8 @@ type Core struct {
 	ServerVersion func(context.Context) string
 }
 
-// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. Objects are read from
-// cache. If a class is not in the cache, the handler reads the class from the API server with live, because the class
+// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. The handler reads objects
+// from the cache. If a class is not in the cache, the handler reads the class from the API server, because the class
 // may be new.
 func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live, clock: clock.RealClock{},
@@ -208,8 +208,8 @@ func (v *Result) warn(path *field.Path, format string, args ...any) {
 	v.Warnings = append(v.Warnings, path.String()+": "+fmt.Sprintf(format, args...))
 }
 
-// newSince returns v without the errors that the object already had before the update. An object with an existing error
-// can still be changed.
+// newSince removes the errors that the object already had before the update. So an object with an existing error can
+// still be changed.
 func (v Result) newSince(former Result) Result {
 	v.Errors = slices.DeleteFunc(v.Errors, func(e *field.Error) bool {
 		return slices.ContainsFunc(former.Errors, func(f *field.Error) bool { return f.Error() == e.Error() })

@@ -95,7 +95,7 @@ func Set(m *v1beta1.MachineSet, s Environment) (v Result) {
 	return v
 }
 
-// Machine validates a Machine. Pass true as created if the request creates the Machine.
+// Machine validates a Machine. The parameter created must be true if the request creates the Machine.
 func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)

@@ -32,7 +32,7 @@ const (
 // limits restricts the memory and time of requests, because any client that reaches the port can send requests.
 type limits struct {
 	bodies, work *semaphore.Weighted
-	// The field wait is workWait, and arrival is bodyTimeout. Tests set other values.
+	// These limits are workWait and bodyTimeout, except in tests.
 	wait, arrival time.Duration
 	verified      bool
 }
@@ -102,7 +102,7 @@ type countedBody struct {
 	size, locked int64
 }
 
-// read returns the whole body. The announced size is negative if the request has no such header.
+// read returns the whole body. If the request has no Content-Length header, the announced size is negative.
 func (b *countedBody) read(announced int64) ([]byte, error) {
 	if announced > maxBody {
 		return nil, errTooLarge

@@ -39,7 +39,8 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// request returns an admission request. If before is nil, the request creates the object now.
+// request returns the admission request for a change of an object. If the object before the change is nil, the request
+// is a creation.
 func request(t *testing.T, kind string, now, before client.Object) admission.Request {
 	t.Helper()
 	raw := func(o client.Object) []byte {

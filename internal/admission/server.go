@@ -13,8 +13,8 @@ import (
 // contains the header "Connection: close", so that the API server connects to another replica.
 const leaveTime = 500 * time.Millisecond
 
-// server shuts down without losing a request. It still answers requests, but closes each connection after the response.
-// API servers then connect to another replica.
+// server shuts down without losing a request. During the shutdown, the server answers requests, but closes each
+// connection after the response. API servers then connect to another replica.
 type server struct {
 	webhook.Server
 	leaving <-chan struct{}

@@ -52,8 +52,8 @@ func parsed(t *testing.T, args ...string) *Serving {
 }
 
 // serve starts a server in a simulated process. The function ask sends a request and reports whether the connection was
-// reused. The function report asks the process to stop, and endWork ends the work of the process. The channel ended
-// receives the error of the server.
+// reused. The function report asks the process to stop, and endWork ends the work of the process. When the server ends,
+// its error is sent to the returned channel.
 func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(),
 	ended <-chan error) {
 	t.Helper()

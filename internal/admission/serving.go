@@ -61,7 +61,7 @@ func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate authorities of the client certificates that API servers present to the webhook. Requests without such a certificate are refused. By default, no certificate is required. The file is read again when it changes")
 }
 
-// Off reports whether the webhook is disabled.
+// Off is true if the flags disable the webhook.
 func (s *Serving) Off() bool { return s.BindAddress == "" || s.BindAddress == "0" }
 
 // Validate returns an error for each invalid flag.
@@ -129,10 +129,10 @@ type Process struct {
 	Name string
 	// Namespace is the namespace of the process and of its Secret.
 	Namespace string
-	// Only is the namespace that the process serves. Empty means all namespaces.
+	// Only contains the name of the single namespace that the process serves. An empty string means all namespaces.
 	Only    string
 	Manager manager.Manager
-	// Mutating handles the mutating webhook. It is nil if the process has none.
+	// Mutating handles the mutating webhook. If the process has no mutating webhook, Mutating is nil.
 	Mutating admission.Handler
 	// Writer writes to the control cluster. Only the leader uses it.
 	Writer client.Client

@@ -43,7 +43,7 @@ func kindOf(text string) (kind, bool) {
 	return "", false
 }
 
-// reference parses TYPE/NAME or TYPE NAME, as kubectl does. If the type is missing, reference returns the first allowed
+// reference parses TYPE/NAME or TYPE NAME, as kubectl does. If the type is missing, the result is the first allowed
 // kind.
 func reference(args []string, allowed ...kind) (kind, string, error) {
 	var asked, name string

@@ -56,9 +56,9 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 	return err
 }
 
-// edit changes an object with the function change and returns the result. It fails if another client has changed the
-// specification since o was read. If another client has changed only the status or metadata, edit reads the object
-// again and retries. If the function change returns an error, edit writes nothing.
+// edit applies a change to an object in the API server, and returns the changed object. It fails if another client has
+// changed the specification since the object was read. If another client has changed only the status or metadata, edit
+// reads the object again and retries. If the change itself returns an error, nothing is written.
 func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) error,
 	options ...client.PatchOption) (T, error) {
 	var none T

@@ -20,21 +20,21 @@ const (
 	// shortWatch is the minimum duration of a healthy watch. If a watch ends earlier, the next watch starts with a
 	// delay.
 	shortWatch = time.Second
-	// rejectionTimeout is how long a rejected request is retried if the API server accepted it before. After a restart,
-	// the API server rejects requests until it has loaded the RBAC rules.
+	// rejectionTimeout limits the retries of a request that the API server accepted before but rejects now. After a
+	// restart, the API server rejects requests until it has loaded the RBAC rules.
 	rejectionTimeout = 30 * time.Second
 )
 
 type followTexts struct {
 	// unwatchable is the advice for users who may not watch the object.
 	unwatchable string
-	// lost is called once per outage, when the connection to the API server is lost.
+	// The callback lost reports that the connection to the API server is interrupted. It is called once per outage.
 	lost func(error)
 }
 
-// followObject calls the function seen with each version of an object, until the function returns done or an error, or
-// ctx ends. If the function returns a duration, followObject calls it again after that duration, even if the object has
-// not changed. followObject retries while the API server is unreachable.
+// followObject passes each version of an object to a function. It ends when the function returns done or an error, or
+// when ctx ends. If the function returns a duration, followObject calls the function again after that duration, even if
+// the object has not changed. followObject retries while the API server is unreachable.
 func followObject[T client.Object](ctx context.Context, c *Cluster, o T, texts followTexts,
 	seen func(T) (done bool, again time.Duration, err error)) error {
 	kind, list, err := kindAndList(c, o)
@@ -100,8 +100,8 @@ type follower[T client.Object] struct {
 	kind   string
 	list   client.ObjectList
 	events watch.Interface
-	// again is the channel of a timer. When it receives a value, the function seen must be called again for the same
-	// version of the object. The channel is nil without a timer.
+	// again is the channel of the timer for a repeated call with the same version of the object. The channel is nil if
+	// no repetition is due.
 	again <-chan time.Time
 	// watched is true after the first watch has started. started is the start of the latest watch.
 	watched bool

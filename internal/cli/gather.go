@@ -142,7 +142,8 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process reads the lease of a process. If the lease cannot be read, the result unread explains why.
+// process finds out from a Lease whether a Machinist process runs. If the Lease cannot be read, the result unread
+// explains why.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string

@@ -111,7 +111,7 @@ type fakeMigrator struct {
 	mu       sync.Mutex
 	findings []v1beta1.MigrationFinding
 	hash     string
-	// troubles maps a phase to the problem that stops migrations in it.
+	// troubles contains a problem for each phase in which the migrator stops.
 	troubles map[v1beta1.MigrationPhase]string
 }
 

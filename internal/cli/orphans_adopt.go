@@ -164,7 +164,7 @@ func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	return found, nil
 }
 
-// adopt creates a Machine that adopts an instance. If it creates none, outcome explains why.
+// adopt creates a Machine that adopts an instance. If no Machine is created, the result outcome explains the reason.
 func (f *adoption) adopt(ctx context.Context, e ledger.Entry) (outcome string, err error) {
 	machine := f.machine(e)
 	if machine.Spec.ClassRef == nil {

@@ -15,8 +15,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// orphaned returns a fleet with the class small and the deployment web, and reports of orphans. The cluster ID is
-// "ours".
+// orphaned returns a fleet with the class small and the deployment web, and reports of orphans.
 func orphaned(t *testing.T) *testFleet {
 	t.Helper()
 	p := newTestFleet(t)

@@ -154,8 +154,8 @@ func pauseBudget(namespace, reason, by string) *v1beta1.MachineDisruptionBudget 
 	return b
 }
 
-// checkExisting reads the existing budget with the name of b into b. It fails if this budget does not stop all
-// disruptions.
+// checkExisting fails if an existing budget of the same name does not stop all disruptions. Otherwise b becomes a copy
+// of the existing budget.
 func (c *Cluster) checkExisting(ctx context.Context, b *v1beta1.MachineDisruptionBudget) error {
 	want := b.Spec
 	if err := c.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {

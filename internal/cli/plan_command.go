@@ -94,8 +94,8 @@ func (c *Cluster) plan(ctx context.Context, documents documents, sameNamespace b
 	return view, nil
 }
 
-// planFor returns the plan for one document. The argument all has the documents of all files, because another document
-// can contain the class of the deployment.
+// planFor returns the plan for one document. It also needs the documents of all files, because another document can
+// contain the class of the deployment.
 func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*preview.Plan, error) {
 	collecting, warnings := collectWarnings(ctx)
 	before, after, err := c.dryRunApply(collecting, doc)
@@ -138,8 +138,8 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 	return item, nil
 }
 
-// unchangedClass returns the class if the deployment keeps it. Otherwise, or if it cannot be read, the result is an
-// empty class.
+// unchangedClass returns the class of a deployment if the change keeps this class. If the class changes or cannot be
+// read, the result is an empty class.
 func (c *Cluster) unchangedClass(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
 	name string) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{}

@@ -121,7 +121,8 @@ func readFile(file string, in io.Reader) (content []byte, source string, err err
 	return content, file, err
 }
 
-// add adds one document or the items of a list. position is its place in the file, for messages.
+// add stores one document, or each item if the document is a list. Error messages contain the document's position in
+// the file.
 func (d *documents) add(raw json.RawMessage, position, source string) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// manifest returns a manifest of the deployment web. The lines in more are additional fields of the spec.
+// manifest returns a manifest of the deployment web. Additional lines become fields of the spec.
 func manifest(class string, more string) string {
 	return fmt.Sprintf(`apiVersion: machinist.dev/v1beta1
 kind: MachineDeployment

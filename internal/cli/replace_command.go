@@ -16,7 +16,7 @@ type replaceResult struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Done is the result of the command: "will be replaced" or "will not be replaced".
+	// Done describes the effect of the command: "will be replaced" or "will not be replaced".
 	Done string `json:"done"`
 }
 

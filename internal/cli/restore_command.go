@@ -72,8 +72,8 @@ func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Du
 	if err != nil {
 		return err
 	}
-	// The response sets c.clock to the time of the API server. The end of the permission is computed with this clock,
-	// because the clocks of the processes are close to it.
+	// The response sets c.clock to the time of the API server. The end of the permission is relative to the API
+	// server's time, because the clocks of Machinist's processes are close to this time.
 	if err := c.List(cmd.Context(), &v1beta1.MachineClassList{}); err != nil {
 		return c.Explain(err)
 	}

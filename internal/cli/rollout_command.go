@@ -22,8 +22,8 @@ The commands mean the same as those of kubectl rollout for a Deployment.`,
 	return cmd
 }
 
-// onDeployment sets up a command for one deployment: arguments, flags and completion. The command passes the name of
-// the deployment to the function run.
+// onDeployment adds the argument, flags and completion for a deployment to a command. The command then calls the given
+// function with the name of the deployment.
 func onDeployment(env *Env, cmd *cobra.Command, run func(ctx context.Context, c *Cluster, name,
 	format string) error) *cobra.Command {
 	var format string

@@ -180,7 +180,7 @@ func TestWhyExplainsWaiting(t *testing.T) {
 	if err := p.api.Status().Update(context.Background(), m); err != nil {
 		t.Fatal(err)
 	}
-	// The machine of a node is found in any namespace.
+	// The command finds the machine of a Node in any namespace.
 	execute(t, "why", "node/node-of-"+p.namespace).succeeds(t).prints(t, "machine/joined -n "+p.namespace)
 	p.showsTimelines(t, set)
 	var view why.View
@@ -300,7 +300,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// await waits until the written text contains words, and returns it.
+// await waits until the output contains the words, and returns the whole output.
 func (p *pipe) await(t *testing.T, words string) string {
 	t.Helper()
 	deadline := time.NewTimer(env.Patience)

@@ -20,8 +20,7 @@ import (
 
 // viewer is the source of the fleet view. It uses the code of the commands, so both show the same.
 type viewer struct {
-	// The field cached is a client that reads from caches. The field live is a client that reads from the API server.
-	// Both clients only read.
+	// The client cached reads from caches, and the client live reads from the API server. Neither client can write.
 	cached, live *Cluster
 	client       *viewerClient
 	transport    *viewerTransport

@@ -15,7 +15,7 @@ const (
 	// batchPeriod is the delay between a change and the next view. The next view includes all changes during this
 	// delay.
 	batchPeriod = time.Second
-	// redrawPeriod is the maximum time between two views, because views contain ages.
+	// redrawPeriod is the maximum time between two views. The ages in a view change even if no object changes.
 	redrawPeriod = 10 * time.Second
 )
 
@@ -38,7 +38,7 @@ type observed struct {
 	final    bool
 }
 
-// follow shows the views that read returns, until ctx ends or a view is final. It keeps trying while the API server is
+// follow repeatedly reads and shows a view, until ctx ends or a view is final. It keeps trying while the API server is
 // unreachable.
 func (w *watcher) follow(ctx context.Context, read func(context.Context) (observed, error)) error {
 	first, lost, pause := true, false, firstRetry

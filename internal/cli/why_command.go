@@ -138,8 +138,8 @@ func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object)
 	return nil
 }
 
-// getIfPossible reads an optional object into o. The result found is true if the object was read. The result missing is
-// true if the object does not exist. Other errors are added to e.unread.
+// getIfPossible reads an optional object into o. It reports whether the object was found, and whether the object is
+// missing. Other errors are added to e.unread.
 func (e *explainer) getIfPossible(ctx context.Context, what, namespace, name string, o client.Object) (found,
 	missing bool) {
 	switch err := e.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {

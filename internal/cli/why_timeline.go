@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// timeline returns the timeline of a machine. If the kind k is node, the argument name is the name of the machine's
-// Node. Otherwise it is the name of the machine.
+// timeline returns the timeline of a machine. The machine is identified by its own name, or for the kind node by the
+// name of its Node.
 func (e *explainer) timeline(ctx context.Context, k kind, name string) (timeline.Timeline, error) {
 	m, err := e.theMachine(ctx, k, name)
 	if err != nil {

@@ -112,8 +112,8 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 	return nil
 }
 
-// awaitServed waits until objects of the kind can be listed. That is possible only some time after the condition
-// Established.
+// awaitServed waits until objects of the kind can be listed. When the condition Established of the
+// CustomResourceDefinition becomes True, the API server may need some more time to serve the kind.
 func awaitServed(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{

@@ -113,8 +113,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	if err != nil && p.outage() {
-		// Do not return the error. After several errors, the backoff could outlast the outage, and no event is
-		// triggered at the end of an outage.
+		// Do not return the error. Each error increases the backoff, which could become longer than the outage. The end
+		// of an outage triggers no event that would end the backoff.
 		logf.FromContext(ctx).Info("Reconciling again soon: the target cluster is unreachable", "cause", err.Error())
 		p.requeueIn(targetPoll)
 		err = nil
@@ -126,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // providerOf returns the provider of the Machine from its label, its instance, its spec or its class, in this order. If
-// none of them names a provider, providerOf returns "", and every provider reports the Machine.
+// the provider is unknown, providerOf returns "", and every provider reports the Machine.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	name := machinestate.Provider(m)
 	if name == "" {
@@ -166,8 +166,8 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	if err != nil {
 		return onError, err
 	}
-	// The observed generation is set if the controller has processed the generation completely, or if Ready is not True
-	// and explains why. Otherwise, a client that waits for a change would take an old Ready=True for the new state.
+	// Set the observed generation if the pass has processed the generation completely, or if the status says why Ready
+	// is not True. Otherwise, a client that waits for a change would take an old Ready=True for the new state.
 	if waits == next || !p.isTrue(v1beta1.ConditionReady) {
 		p.machine.Status.ObservedGeneration = p.machine.Generation
 	}

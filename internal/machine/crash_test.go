@@ -11,8 +11,9 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// TestCrashAtAnyEffectLeadsToTheSameEnd runs a machine through the same life many times. Each time, another effect is
-// interrupted: the process crashes, or the connection is lost. The life must always end in the same way.
+// TestCrashAtAnyEffectLeadsToTheSameEnd repeats the same test sequence many times, from the creation to the deletion of
+// a machine. Each time, another write or call to the cloud is interrupted: the process crashes, or the connection is
+// lost. The final state must always be the same.
 //
 // Rules: create-is-idempotent, provider-id-recorded-first, crash-safe-everywhere, replacement-deletes-first,
 // agent-update-crash-safe, absence-needs-two-reads, gone-is-confirmed, old-instance-not-taken-for-new.
@@ -40,10 +41,11 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	lives := []struct {
 		name string
 		kind func(*world)
-		// The field from is the number of the first effect that is interrupted. Other cases cover the earlier effects.
+		// from is the number of the first write or call that is interrupted. Other cases interrupt the writes and calls
+		// before this number.
 		from  int
 		makes int
-		// The function live takes the machine "m" through its life. It returns a summary of the states that it has seen.
+		// live creates the machine "m", changes it and deletes it. It returns a summary of the states that it has seen.
 		live func(*world) string
 	}{
 		{"a full life", func(*world) {}, 1, 1, func(w *world) string {
@@ -120,8 +122,8 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	}
 	// A crash before an effect is the same as a crash after the previous effect.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
-	// A long life has too many effects to interrupt all of them. The shorter lives cover lost requests. The other two
-	// modes alternate, and interrupt only every stride-th effect.
+	// The long sequences have too many writes and calls to interrupt all of them. Only every stride-th one is
+	// interrupted, by the other two modes in turn. The shorter sequences test lost requests.
 	strides := map[string]int{
 		"a full life in a slow cloud": 2, "a full life in a cloud with lagging reads": 7, "a second attempt": 2,
 		"replaced under the same Machine": 3, "replaced in a cloud with lagging reads": 11,

@@ -22,9 +22,9 @@ var (
 
 // cut describes how one effect of a process is interrupted.
 type cut struct {
-	// at counts effects from 1. With 0, no effect is interrupted.
+	// at is the number of the effect to interrupt, counted from 1. If at is 0, all effects complete.
 	at int
-	// after is true if the effect takes place, and only its answer is lost.
+	// after is true if only the answer of the effect is lost.
 	after bool
 	dies  bool
 }
@@ -98,8 +98,8 @@ func (e *effects) clear() {
 	e.done = nil
 }
 
-// The method of returns the effects since the last clear whose descriptions begin with one of the prefixes. Without
-// prefixes, it returns all effects.
+// The method returns the effects since the last call of clear. If prefixes are given, it returns only effects whose
+// description begins with one of the prefixes.
 func (e *effects) of(prefixes ...string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,7 +110,7 @@ func (e *effects) of(prefixes ...string) []string {
 
 func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
 
-// requeueing returns the writes that trigger another pass. Writes of a Machine's status trigger none.
+// requeueing returns the writes that trigger another pass. A write of a Machine's status triggers no pass.
 func (e *effects) requeueing() []string {
 	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
 }
@@ -127,7 +127,7 @@ func (x extractors) IndexField(_ context.Context, _ client.Object, field string,
 }
 
 // client returns the client of a process. Its writes are recorded, and its reads are limited to one namespace. The
-// function refuse can return an error before a call is sent. For a read, it gets the verb "".
+// function refuse can return an error before a call is sent. For a read, the verb is "".
 func (e *effects) client(c client.WithWatch, namespace string, indexes extractors,
 	refuse func(verb string, o runtime.Object) error) client.WithWatch {
 	write := func(verb string, o client.Object, f func() error) error {

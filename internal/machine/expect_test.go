@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wantRest fails the test if a pass writes anything, calls the driver or requeues the Machine.
+// wantRest runs a pass. The test fails if this pass writes anything, calls the driver or requeues the Machine.
 func (w *world) wantRest(name string) {
 	w.t.Helper()
 	w.effects.clear()

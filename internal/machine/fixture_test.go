@@ -34,7 +34,7 @@ import (
 type world struct {
 	t         testing.TB
 	namespace string
-	// api is the client of the test itself.
+	// api is the client with which the test reads and writes objects, without faults.
 	api     client.WithWatch
 	cloud   *fakecloud.Cloud
 	clock   *testclock.FakePassiveClock
@@ -49,7 +49,7 @@ type world struct {
 	// instances become nodes automatically.
 	noTarget, targetDown, joins bool
 	unanswered                  atomic.Int32
-	// asked counts the uncached reads of a process that runs in a manager.
+	// asked is the number of uncached reads by a process that runs in a manager.
 	asked  atomic.Int32
 	refuse func(verb string, o runtime.Object) error
 }
@@ -371,8 +371,8 @@ func (w *world) singlePass(name string) (reconcile.Result, error) {
 
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// The method until runs passes until the function done returns true. Each pass runs at its requeue time, or at once
-// after an event. A process that died is restarted.
+// The method runs passes over the machine until the given function returns true. Each pass runs at its requeue time, or
+// at once after an event. A process that died is restarted.
 func (w *world) until(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string

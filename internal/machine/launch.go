@@ -52,13 +52,13 @@ func (p *pass) mayLaunch(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// launchInputs returns the inputs of the launch and their fingerprint. The result is not next if these inputs must not
-// be tried now, or if the Machine has no slot.
+// launchInputs returns the inputs of the launch and their fingerprint. If these inputs must not be tried now, or if the
+// Machine has no slot, the launch does not proceed.
 func (p *pass) launchInputs(ctx context.Context) (inputs resolve.Resolved, fingerprint string, proceed progress,
 	err error) {
 	// A Machine without a slot does not read the inputs of the launch. Otherwise, a thousand waiting Machines would
-	// read their Secrets again and again. After a failed attempt, a Machine needs no slot until its inputs change, so
-	// the inputs must be read to detect a change.
+	// read their Secrets again and again. A Machine whose attempt failed reads its inputs without a slot, to detect a
+	// change. It needs a slot again when the inputs have changed.
 	tried := p.states.get(p.machine).pace
 	if tried.tried == "" && tried.notBefore.IsZero() && !p.acquireSlot() {
 		return inputs, "", p.awaitSlot(), nil
@@ -134,7 +134,7 @@ func (p *pass) createInstance(ctx context.Context, inputs resolve.Resolved, fing
 		// The settle time starts at the end of the call, because the call may have taken longer than the settle time.
 		p.states.update(p.machine, func(m *machineState) { m.launch.ambiguousAt = p.Clock.Now() })
 	default:
-		// This call had no effect, but an earlier call may still create an instance.
+		// The failed call created no instance, but an earlier call may still create an instance.
 		p.states.update(p.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
 	created := err == nil
@@ -178,8 +178,8 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, inst
 		return p.after(p.pollInterval()), nil
 	}
 	if !p.states.get(p.machine).launch.ambiguousAt.IsZero() {
-		// The time must be recorded before the patch. If the answer of the patch is lost, the next pass finds the
-		// provider ID, but would not find the time.
+		// Record the time before the patch. If the answer of the patch is lost, the next pass finds the provider ID in
+		// the Machine and does not record the time.
 		p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	}
 	err := p.patchMachine(ctx, func(m *v1beta1.Machine) {
@@ -252,9 +252,9 @@ func isTrying(reason string) bool {
 	return false
 }
 
-// joinStart returns the start of the time in which the Machine must become a Node. This is usually the start of the
-// attempt. If the cloud has no capacity for accepted instances, it is the start of the first such attempt. If the
-// Machine has no instance, the time starts again at the end of a pause.
+// joinStart returns the start of the time in which the Machine must become a Node. The time usually starts with the
+// current attempt. If accepted instances have failed for lack of capacity, the time starts with the first of these
+// attempts. If the Machine has no instance, the time starts again at the end of a pause.
 func joinStart(m *v1beta1.Machine) time.Time {
 	began := attemptStart(m)
 	if lacksCapacity(m) && !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionLaunched) {
@@ -267,8 +267,8 @@ func joinStart(m *v1beta1.Machine) time.Time {
 	return began
 }
 
-// attemptStart returns the start of the attempt. This is the creation of the Machine or the last transition of
-// Launched. The time during which a Machine waited for its class or was paused does not count.
+// attemptStart returns the start of the attempt: the creation time of the Machine, or the last transition time of the
+// condition Launched. The time during which a Machine waited for its class or was paused does not count.
 func attemptStart(m *v1beta1.Machine) time.Time {
 	began := m.CreationTimestamp.Time
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
@@ -349,9 +349,9 @@ func launchReason(m *v1beta1.Machine) string {
 	return v1beta1.ReasonInstanceLaunched
 }
 
-// replacementGrace is how long a Machine of a MachineSet creates no instance after its time to become a Node is over.
-// The MachineSet usually deletes the failed Machine within this time, and would delete a new instance with it. If the
-// MachineSet does not replace the Machine, for example during an outage, the launch continues afterwards.
+// replacementGrace is how long a Machine of a MachineSet creates no instance after its creation timeout. The MachineSet
+// usually deletes the failed Machine within this time, and would delete a new instance with it. If the MachineSet does
+// not replace the Machine, for example during an outage, the launch continues afterwards.
 const replacementGrace = time.Minute
 
 // awaitReplacement returns how long the creation of an instance must wait because the MachineSet will probably replace

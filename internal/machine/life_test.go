@@ -80,7 +80,8 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A slow launch causes no additional writes. A slow deletion causes one, which reports it.
+// A slow launch causes no additional writes. A slow deletion causes one additional write, which reports the deletion in
+// the status.
 //
 // Rules: pending-instance-polled, four-writes-to-running.
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
@@ -136,7 +137,7 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A driver may never report that the instance runs. A Ready Node is better evidence.
+// A faulty driver may report an instance as pending forever. A Ready Node proves that the instance runs.
 func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -174,7 +175,8 @@ func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
 	}
 }
 
-// During the migration of a fleet from another system, machines that were not written for this API must wait.
+// During the migration of a fleet from another system, a Machine without the required label for the type version must
+// wait.
 //
 // Rule: unsupported-schema-only-deletable.
 func TestMachineWithoutRequiredTypeVersionWaits(t *testing.T) {

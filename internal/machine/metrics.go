@@ -126,8 +126,8 @@ func (p *pass) measurePhase(kind string, status bool, reason string) {
 	if !status || old != nil && old.Status == metav1.ConditionTrue {
 		return
 	}
-	// The function since returns the time at which the condition became False. If follows is set, since returns the
-	// time at which that condition became True.
+	// The start time is the time at which the condition became False. If a preceding condition is named, it is the time
+	// at which that condition became True.
 	since := func(follows string) time.Time {
 		c := old
 		if follows != "" {
@@ -152,8 +152,8 @@ func (p *pass) measurePhase(kind string, status bool, reason string) {
 	}
 }
 
-// updateBegan returns the time at which the instance was first found to differ from the spec. If the change is applied
-// at once, this is now.
+// updateBegan returns the time at which the instance was first found to differ from the spec. For a change that is
+// applied at once, updateBegan returns the current time.
 func updateBegan(m *v1beta1.Machine, now time.Time) time.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {

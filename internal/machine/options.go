@@ -23,7 +23,7 @@ type Options struct {
 	ClusterID string
 	// Client reads the control cluster from a cache that includes this process's own writes.
 	Client client.Client
-	// Live reads the control cluster without a cache.
+	// Live is a reader of the control cluster without a cache.
 	Live client.Reader
 	// MachineCacheVersion returns the resource version up to which Client's cache contains all changes of Machines. The
 	// result is "" if the version is not known. If MachineCacheVersion is nil, each launch first reads the Machine from

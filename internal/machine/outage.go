@@ -26,8 +26,8 @@ type Reach interface {
 const targetPoll = 10 * time.Second
 
 // excludeOutages moves the start of a drain forward by the time for which the target cluster was unreachable. The start
-// of the drain is the transition time of the condition Drained. The transition time of DrainExtended is the time up to
-// which outages are already excluded. Both conditions are written in one patch, so that no process excludes the same
+// of the drain is the transition time of the condition Drained. Outages before the transition time of the condition
+// DrainExtended are already excluded. Both conditions are written in one patch, so that no process excludes the same
 // outage twice. The result is the number of the last outage that is excluded.
 func (p *pass) excludeOutages() (epoch uint64) {
 	if p.Reach == nil {
@@ -62,9 +62,8 @@ func (p *pass) excludeOutages() (epoch uint64) {
 
 // joinTimeLeft returns the time that the Machine still has to become a Node. The result is negative if the time is
 // over. Outages of the target cluster do not count, and during an outage, the result is always positive. For a Machine
-// with an instance, the time before this process became the leader does not count either, because the outages of that
-// time are unknown. This second exception is limited (see reachability.TimeLeft). Otherwise, if leaders change often,
-// the time would never be over.
+// with an instance, only the time since this process became the leader counts, because earlier outages are unknown. If
+// leaders change often, earlier time counts too (see reachability.TimeLeft), so that the timeout ends.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := joinStart(p.machine), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {

@@ -35,7 +35,7 @@ func (w *world) watched() *reach {
 	return r
 }
 
-// unreachable starts an outage of the target cluster. The method back ends the outage.
+// unreachable starts an outage of the target cluster. To end the outage, call the method back.
 func (w *world) unreachable(r *reach) {
 	w.targetDown, r.since = true, w.clock.Now()
 	r.epoch++
@@ -217,7 +217,8 @@ func TestOutageIsExcludedFromTheTimeToJoin(t *testing.T) {
 	w.back(r)
 	result := w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
-	// The API server's clock determines when the Machine's time began, and the durations of outages are whole seconds.
+	// The result is not exact. The creation timestamp comes from the API server's clock, and the durations of outages
+	// are whole seconds.
 	within(t, "the wait after the outage", result.RequeueAfter, v1beta1.DefaultCreationTimeout-7*time.Minute,
 		v1beta1.DefaultCreationTimeout-4*time.Minute)
 	expires, err := time.Parse(time.RFC3339, string(w.tokens()[0].Data["expiration"]))

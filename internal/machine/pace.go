@@ -11,13 +11,13 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pace records when a failed Create, Update or Delete may be repeated. Events can trigger passes at any time, but no
-// such pass repeats the failed call too early.
+// pace contains the earliest time to repeat a failed Create, Update or Delete. Events can trigger passes at any time,
+// but a pass before this time does not repeat the call.
 type pace struct {
 	// tried is the fingerprint of the inputs of the last failed call. Other inputs are tried at once.
 	tried string
-	// notBefore is the time from which a call with the same inputs may be repeated. Zero means that only a call with
-	// other inputs is sent.
+	// notBefore is the time from which a call with the same inputs may be repeated. If the time is zero, the call is
+	// repeated only with other inputs.
 	notBefore time.Time
 	// askedUntil is the time before which the cloud wants no more calls. It is zero if the cloud has not named such a
 	// time.
@@ -28,8 +28,8 @@ type pace struct {
 	early bool
 }
 
-// waitTime returns the time until a call with these inputs may be sent. If never is true, only calls with other inputs
-// may be sent.
+// waitTime returns the time until a call with these inputs may be sent. If the call must not be repeated with these
+// inputs at all, never is true.
 func (c pace) waitTime(fingerprint string, now time.Time) (wait time.Duration, never bool) {
 	if c.tried != fingerprint {
 		return 0, false

@@ -31,8 +31,8 @@ type pass struct {
 	// node is the Machine's Node. It is nil until the registration step has found the Node.
 	node *corev1.Node
 	now  time.Time
-	// leading is the time at which this process began to reconcile Machines. All calls of other processes to the cloud
-	// began before that time.
+	// leading is the time at which this process began to reconcile Machines. Other processes began all their calls to
+	// the cloud before this process reconciled Machines.
 	leading time.Time
 	// requeueAfter is the time after which the next pass runs if no event triggers one earlier. Zero means that only an
 	// event triggers the next pass.
@@ -76,8 +76,8 @@ func (p *pass) confirm(ctx context.Context, before string) error {
 // errStale means that the cached Machine is outdated. The pass then writes nothing.
 var errStale = errors.New("the cached machine is out of date")
 
-// claim adds the finalizer and the provider label to a Machine that a user has created. A MachineSet creates its
-// Machines with both.
+// claim adds the finalizer and the provider label to a Machine that a user has created. Machines of a MachineSet have
+// the finalizer and the label from the beginning.
 func (p *pass) claim(ctx context.Context) (progress, error) {
 	if p.provider == "" || hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != "" {
 		return next, nil

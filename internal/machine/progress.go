@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// progress is the result of a step. It is either next, or the trigger of the next pass: a watch event (see Wiring), a
-// time, or the retry after an error.
+// progress is the result of a step. The value next continues with the next step. Any other value names the trigger of
+// the next pass: a watch event (see Wiring), a time, or the retry after an error.
 type progress uint16
 
 const (
@@ -18,7 +18,7 @@ const (
 	onError progress = 1 << iota
 	// atTime means that the step has scheduled a pass with after or requeueIn.
 	atTime
-	// silently means that the wait is still too short to be written to the status.
+	// silently means that the step waits, but does not write this to the status yet, because most waits are short.
 	silently
 
 	// onMachine means that the step waits for another client to change the Machine.
@@ -71,8 +71,9 @@ func (w progress) unless(holds bool) progress {
 	return w
 }
 
-// check returns an error if nothing would trigger another pass: the progress is a time without a scheduled pass, or a
-// retry without an error. The error makes the queue retry the Machine, so that the Machine is not forgotten.
+// check returns an error if nothing would trigger another pass. This happens if a step returns atTime without a
+// scheduled pass, or onError without an error. The error makes the queue retry the Machine, so that the Machine is not
+// forgotten.
 func (w progress) check(requeueAfter time.Duration) error {
 	if w&atTime != 0 && requeueAfter == 0 || w == onError {
 		return errNoWake

@@ -62,8 +62,8 @@ func TestPassThatWaitsForNothingIsRetried(t *testing.T) {
 	}
 }
 
-// The compiler accepts any number as a value of the type progress. This test therefore compares the returned names with
-// the declared ones. A step that returns onError must also return an error.
+// The compiler accepts any number as the progress of a step. This test therefore checks that steps return only declared
+// constants. It also checks that a step returns an error together with onError.
 //
 // Rule: step-says-what-wakes-it.
 func TestStepsWaitForDeclaredTriggers(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// triesPerAnswer is the number of waiting Machines whose next attempt is moved forward after a successful call. Each of
-// these attempts moves further attempts forward if it succeeds. A cloud that has just recovered therefore gets only a
+// triesPerAnswer is the number of waiting Machines whose next attempt is moved forward after a successful call. If one
+// of these attempts succeeds, further machines try again earlier. A cloud that has just recovered therefore gets only a
 // few calls at first.
 const triesPerAnswer = 2
 
@@ -27,8 +27,7 @@ type recovery struct {
 }
 
 type failedCall struct {
-	// The field at contains the time of the failure. The field notBefore contains the time before which the cloud wants no
-	// calls.
+	// The time of the failure, and the time before which the cloud wants no calls.
 	at, notBefore time.Time
 }
 
@@ -73,8 +72,8 @@ func (r *recovery) takeNext(now time.Time) (hurried []types.NamespacedName) {
 	return hurried
 }
 
-// callSucceeded records that a call for this Machine has succeeded. It moves forward the next attempts for other
-// Machines whose calls failed.
+// callSucceeded records that a call for this Machine has succeeded. Other Machines whose calls failed then try again
+// earlier.
 func (p *pass) callSucceeded() {
 	self := client.ObjectKeyFromObject(p.machine)
 	p.recovery.forget(self)

@@ -19,8 +19,8 @@ import (
 // become Ready within this time, so that one write can report both.
 const registrationGrace = 30 * time.Second
 
-// registerNode records the Node and the result of the node template in the status. The arguments refused and contested
-// come from applyTemplate.
+// registerNode records the Node and the result of the node template in the status. The messages about refused and
+// contested keys come from applyTemplate.
 func (p *pass) registerNode(ctx context.Context, node *corev1.Node, refused, contested string) progress {
 	if refused != "" && p.machine.Status.NodeRef == nil {
 		// Without the labels and taints of the template, the Node would accept pods that must not run on it.

@@ -23,7 +23,7 @@ import (
 )
 
 // removal deletes the instance of a Machine and everything that belongs to it. It is used when the Machine is deleted
-// and when the instance is replaced. Its fields are results of earlier steps of the same pass.
+// and when the instance is replaced. The fields of a removal are results of earlier steps of the same pass.
 type removal struct {
 	*pass
 	// notOurs is true if the deleted Machine never added its tags to the instance. The instance stays unchanged.
@@ -58,12 +58,12 @@ func (p *pass) mayRemove() progress {
 	return next
 }
 
-// secretBackstop is how long a Machine waits for an event of a Secret before it is reconciled again. Events of the
-// Secret are mapped to Machines through their class, and the class may be gone.
+// secretBackstop is how long a Machine waits for an event of a Secret before it is reconciled again. The class of a
+// Machine connects an event of the Secret to the Machine. If the class is gone, such events do not trigger the Machine.
 const secretBackstop = 5 * time.Minute
 
-// deleting reports what the deletion waits for. For an update that drains the node or replaces the instance, it reports
-// what the update waits for.
+// deleting writes to the status what the deletion waits for. For an update that drains the node or replaces the
+// instance, it reports what the update waits for.
 func (r *removal) deleting(reason, message string) {
 	if r.interrupting {
 		return // InterruptionNotice explains why the Machine is not Ready, and Drained reports the progress.
@@ -156,7 +156,7 @@ func (r *removal) deleteInstance(ctx context.Context) (progress, error) {
 	case req.ProviderID != "":
 		return r.confirmGone(ctx, inputs, result), nil
 	}
-	return r.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create one."), nil
+	return r.awaitSettleTime("No instance is known. Waiting for the settle time to pass, because an earlier call may still create an instance."), nil
 }
 
 // neverLaunched reports whether it is certain that no instance was ever requested. No instance is recorded, this

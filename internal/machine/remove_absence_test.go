@@ -62,8 +62,8 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 	}
 }
 
-// If the cloud accepts the deletion, no confirmation is needed. If Delete returns Gone at once, this is confirmed at
-// once.
+// If the cloud accepts the deletion, the controller does not check whether the instance existed. If the first Delete
+// returns Gone, the controller checks this without a delay.
 //
 // Rules: deletion-order, gone-is-confirmed.
 func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {

@@ -102,9 +102,9 @@ func (r *removal) drainNode(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// awaitFirstCheck reports the drain while no worker of this process has checked the Node yet. A report in the status is
-// repeated. Otherwise, a deletion reports nothing, so that the drain of an empty node causes no write. An update must
-// report the drain immediately, because the same pass would otherwise uncordon the node.
+// awaitFirstCheck reports the drain while no worker of this process has checked the Node yet. If the status already
+// reports the drain, the report stays. If not, a deletion reports nothing, so that the drain of an empty node causes no
+// write. An update must report the drain immediately, because the same pass would otherwise uncordon the node.
 func (r *removal) awaitFirstCheck() {
 	message := fmt.Sprintf("Checking which pods run on node %s.", r.node.Name)
 	if c := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil {
@@ -146,9 +146,10 @@ type drainReport struct {
 	at                    time.Time
 }
 
-// unlessReported normally returns the outcome unchanged. If two processes both assume that they are the leader, each
-// sees another state of the PodDisruptionBudgets. They would overwrite each other's messages again and again.
-// Therefore, unlessReported keeps a message with which another process has just replaced the message of this process.
+// unlessReported prevents two processes from overwriting each other's messages repeatedly. This could happen if both
+// processes assume that they are the leader and see different states of the PodDisruptionBudgets. If another process
+// has just replaced the message of this process, unlessReported keeps the new message. In all other cases, it returns
+// the outcome unchanged.
 func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
@@ -167,8 +168,8 @@ func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 // refreshNow sets the current time, because the previous steps of the pass may have taken a long time.
 func (p *pass) refreshNow() { p.now = p.Clock.Now() }
 
-// drainStart returns the time at which the drain began. This is the time at which the condition Drained became False.
-// Until then, the drain begins now, also after a restart or an outage.
+// drainStart returns the time at which the condition Drained became False because of the drain. Before the condition is
+// written, drainStart returns the current time.
 func drainStart(m *v1beta1.Machine, now time.Time) time.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); c != nil &&
 		c.Status == metav1.ConditionFalse {

@@ -13,14 +13,14 @@ import (
 // machinist-orphans. Orphan removal deletes it later.
 
 const (
-	// failingPatience is how long a force-deletion continues while the deletion of the instance fails. Then the Machine
-	// is deleted without it. The time is long enough for several attempts.
+	// failingPatience is how long a force-deletion continues while the deletion of the instance fails. After this time,
+	// the Machine is deleted, although its instance may still exist. The time is long enough for several attempts.
 	failingPatience = 2 * time.Minute
 	removalPatience = 10 * time.Minute
 )
 
-// orByForce wraps a step that deletes the instance. If the Machine is force-deleted, the wrapped step gives up after
-// some time.
+// orByForce adds a time limit to a step that deletes the instance. The limit applies only if the Machine is
+// force-deleted.
 func (r *removal) orByForce(step func(context.Context) (progress, error)) func(context.Context) (progress, error) {
 	return func(ctx context.Context) (progress, error) {
 		proceed, err := step(ctx)

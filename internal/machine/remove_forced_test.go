@@ -28,7 +28,7 @@ func (b *forceDeletedRecord) AddForceDeleted(_ context.Context, m *v1beta1.Machi
 	return b.err
 }
 
-// unremovable returns functions that each create a situation in which the instance is never deleted.
+// unremovable returns functions that prevent the deletion of the instance, each in another way.
 func unremovable() map[string]func(*world) {
 	return map[string]func(*world){
 		"the cloud refuses the credentials": func(w *world) {

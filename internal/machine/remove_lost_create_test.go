@@ -29,8 +29,8 @@ func TestInstanceOfALostCreateIsDeletedWithItsNode(t *testing.T) {
 }
 
 // The deletion makes the patch of the provider ID fail with a conflict. The answer of Create must be remembered,
-// because the cloud may not show the instance yet. After the instance is gone, its Node could not be found without this
-// answer.
+// because the cloud may not show the instance yet. The answer also contains the name of the Node, which the controller
+// needs to find the Node after the instance is gone.
 //
 // Rule: unrecorded-instance-looked-up-twice.
 func TestInstanceCreatedDuringADeletionIsRecorded(t *testing.T) {

@@ -131,9 +131,9 @@ func (r *removal) targetUnreachable(ctx context.Context, err error) (progress, e
 	return onError, err
 }
 
-// targetFailsSince returns the time at which the current series of failed calls to the target cluster began. If there
-// is no series, a new one begins now. Failures before and after the deletion of the instance are separate series. A
-// series ends with an outage.
+// targetFailsSince returns the start of the current series of failed calls to the target cluster. The first failure
+// starts a series. The deletion of the instance and each outage of the target cluster end the series, so that later
+// failures start a new series.
 func (r *removal) targetFailsSince() (since time.Time) {
 	r.states.update(r.machine, func(m *machineState) {
 		failing := &m.teardown.targetUnreachableSince
@@ -166,7 +166,8 @@ func (r *removal) deleteNode(ctx context.Context) (progress, error) {
 	}
 	r.instanceGone = true
 	if r.node == nil {
-		// The Node may have registered just before the instance was deleted. From now on no Node can.
+		// The Node may have registered just before the instance was deleted. A deleted instance cannot register another
+		// Node.
 		if proceed, err := r.findNode(ctx); err != nil || proceed != next {
 			return proceed, err
 		}

@@ -63,8 +63,8 @@ func outOfService(m *v1beta1.Machine) bool {
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonNodeOutOfService
 }
 
-// outOfServiceSince returns the start of the wait for the volumes of such a node, or the current time if the wait has
-// not begun yet.
+// outOfServiceSince returns the time at which the deletion began to wait for the volumes of an out-of-service node. If
+// the wait has not begun yet, it returns the current time.
 func outOfServiceSince(m *v1beta1.Machine, now time.Time) time.Time {
 	if outOfService(m) {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionVolumesDetached).LastTransitionTime.Time

@@ -17,15 +17,15 @@ type retryPolicy struct {
 
 func (c retryPolicy) terminal() bool { return c.most == 0 }
 
-// isRejection reports whether the provider rejects the configuration. The machine then does not fail, because a
-// replacement with the same configuration would also be rejected.
+// isRejection returns true if the provider rejects the configuration. A rejection does not make the machine Failed,
+// because a replacement with the same configuration would also be rejected.
 func (c retryPolicy) isRejection() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
 
 func createRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.InvalidArgument, provider.FailedPrecondition:
 		// An administrator may fix the cause in the cloud, such as a policy, a missing image or terms that were not
-		// accepted. This changes no object in the cluster, so Create must be repeated.
+		// accepted. Such a fix triggers no event in the cluster, so Create must be repeated after some time.
 		return retryPolicy{v1beta1.ReasonInvalidConfiguration, 10 * time.Minute, 30 * time.Minute}
 	case provider.Unimplemented:
 		return retryPolicy{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can support the request.

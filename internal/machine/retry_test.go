@@ -35,9 +35,9 @@ func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Durat
 	return 0, 0
 }
 
-// An administrator may fix the cause of a rejection in the cloud, which changes no object in the cluster. Until then,
-// the status always shows the rejection, even while an attempt needs a new bootstrap token. The MachineSet would
-// replace a machine with the status failed, and would create more machines beside one that is starting.
+// An administrator may fix the cause of a rejection in the cloud, which changes no object in the cluster. The status
+// shows the rejection until an attempt succeeds, even while an attempt waits for a new bootstrap token. The MachineSet
+// would replace a machine with the status failed, and would create more machines beside one that is starting.
 //
 // Rules: rejected-configuration-retried-slowly, join-timeout-fails-machine.
 func TestRefusedConfigurationIsTriedAgain(t *testing.T) {

@@ -28,8 +28,8 @@ const maxRecheck = 15 * time.Second
 // outdated replica enough time to catch up. A preempted instance is still replaced within seconds.
 func recheckAfter(settle time.Duration) time.Duration { return min(settle/4, maxRecheck) }
 
-// longLaunched is the age at which the cloud must show an instance, even if another process created the instance. It
-// exceeds the longest call plus the maximum clock skew between two processes.
+// longLaunched is the age at which the cloud must show an instance, even if another process created the instance. This
+// age is longer than the longest call to the cloud and the maximum clock skew between two processes together.
 const longLaunched = 10 * time.Minute
 
 // showsWithin returns how long the cloud may still fail to show the recorded instance. If the result is zero or less,
@@ -52,8 +52,8 @@ func (p *pass) showsWithin() time.Duration {
 	return since.Add(settle).Sub(p.now)
 }
 
-// countsAsAbsent records that the cloud answered NotFound to a read by provider ID. It reports whether the instance
-// counts as absent. If this is still open, the Machine is requeued.
+// countsAsAbsent records that the cloud answered NotFound to a read by provider ID. It returns true if the instance
+// counts as absent. If more reads are needed, the Machine is requeued.
 func (p *pass) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool {
 	if left := p.showsWithin(); left > 0 {
 		p.states.update(p.machine, func(m *machineState) { m.instance.checked = false })
@@ -96,9 +96,9 @@ func (p *pass) followAbsent(ctx context.Context, inputs resolve.Resolved, known 
 	return p.after(p.pollInterval()).unless(known)
 }
 
-// confirmGone checks whether the instance is absent after Delete returned Gone. Many drivers look up the instance
-// before they delete it. Such a driver also returns Gone if the cloud does not show the instance yet. Without this
-// check, the Machine would be deleted and the instance would remain.
+// confirmGone checks the answer Gone of Delete: whether the cloud really has no instance. Many drivers look up the
+// instance before they delete it. Such a driver also returns Gone if the cloud does not show the instance yet. Without
+// this check, the Machine would be deleted and the instance would remain.
 func (r *removal) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	result provider.DeleteResult) progress {
 	switch {

@@ -19,14 +19,14 @@ import (
 // Two consecutive reads then return NotFound although the instance runs. If the controller trusted these answers, it
 // would replace the Machine, and the instance would remain.
 //
-// The controller therefore also reads other instances of the same class whose Nodes are Ready. These instances are the
-// witnesses. If the cloud answers NotFound for the witnesses too, the first answer proves nothing. If all instances are
-// really gone, their Nodes soon stop being Ready, and there are no more witnesses. Without witnesses, the controller
-// accepts the answer.
+// The controller therefore also reads other instances of the same class whose Nodes are Ready. These instances are
+// called witnesses. If the cloud answers NotFound for the witnesses too, its NotFound for the Machine's instance is not
+// reliable. If all instances are really gone, their Nodes soon stop being Ready, and there are no more witnesses. If no
+// other instance of the class has a Ready Node, the controller accepts NotFound.
 
 const (
-	// maxWitnesses is the maximum number of other instances that the controller checks. One is not enough, because an
-	// instance may be gone while its Node still counts as Ready.
+	// maxWitnesses is the maximum number of witnesses that the controller checks. A single witness is not enough,
+	// because its instance may be gone while its Node still counts as Ready.
 	maxWitnesses = 3
 	// askWitnessesAgain is the time until the next check if the answers proved nothing.
 	askWitnessesAgain = 30 * time.Second
@@ -73,7 +73,7 @@ func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) err
 }
 
 // witnesses returns up to maxWitnesses other Running machines of the class from which the machine's instance was
-// created. The machine's spec may already name another class.
+// created. The instance's class can differ from the class in the machine's spec, which may have changed since.
 func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err error) {
 	if p.machine.Spec.ClassRef == nil || p.Target == nil {
 		return nil, nil
@@ -100,8 +100,8 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 	return found, nil
 }
 
-// absenceConfirmed asks the witnesses after two reads have returned NotFound. It reports whether the instance counts as
-// absent.
+// absenceConfirmed reads the witnesses from the cloud after two reads of the instance have returned NotFound. It
+// returns true if the instance counts as absent.
 func (p *pass) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bool {
 	denied := p.states.get(p.machine).instance.deniedAt
 	if left := denied.Add(askWitnessesAgain).Sub(p.now); !denied.IsZero() && left > 0 {

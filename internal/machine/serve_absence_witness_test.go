@@ -89,7 +89,7 @@ func TestWitnessesAreOfTheClassOfTheInstance(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
 }
 
-// If the cloud does not answer for the witnesses, the instance does not count as absent.
+// If reads of the witnesses fail, the instance does not count as absent.
 //
 // Rules: absence-needs-trustworthy-cloud, unhealthy-node-checks-instance.
 func TestNotFoundForOneInstanceIsBelieved(t *testing.T) {

@@ -20,8 +20,8 @@ const interruptionMargin = 5 * time.Second
 
 type announcement struct {
 	reason, source string
-	// The field at contains the time at which the cloud will reclaim the instance. If the cloud has not announced the
-	// time, it is an estimate based on the current time.
+	// The time at which the cloud will reclaim the instance. If the cloud has not announced a time, this is an estimate
+	// based on the current time, and exact is false.
 	at    time.Time
 	exact bool
 }
@@ -64,8 +64,8 @@ func (p *pass) observeInterruption() {
 		}
 		return
 	}
-	// The time in the status was estimated when the signal was first seen. Only an earlier or an exact time replaces
-	// it.
+	// The time in the status was estimated when the signal was first seen. The estimate is replaced only by an earlier
+	// time or by an exact time.
 	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
 		at.Before(m.Status.InterruptionTime) {
 		m.Status.InterruptionTime = &at
@@ -82,9 +82,9 @@ func (p *pass) observeInterruption() {
 	}
 }
 
-// withdrawInterruption reverts everything that was done because of a notice. The Node is uncordoned only when the
-// withdrawal is in the status. If an owner has seen the notice in the meantime, the owner deletes the Machine, and the
-// Node stays cordoned.
+// withdrawInterruption reverts everything that was done because of a notice. The withdrawal is written to the status
+// before the Node is uncordoned. If an owner has seen the notice in the meantime, the owner deletes the Machine, and
+// the Node stays cordoned.
 func (p *pass) withdrawInterruption() {
 	const message = "The interruption is no longer announced."
 	p.machine.Status.InterruptionTime = nil
@@ -110,7 +110,8 @@ func (p *pass) recordInterruption(ctx context.Context) (drains bool, err error) 
 		return false, nil
 	}
 	if !machinestate.Interrupted(p.before) {
-		// The owner may act at once. Later steps need the recorded time, even if this process crashes.
+		// Write the status now, because the owner may react to it immediately. Later steps need the recorded time, even
+		// if this process crashes.
 		p.summarize()
 		if err := p.writeStatus(ctx); err != nil {
 			return false, err
@@ -118,8 +119,8 @@ func (p *pass) recordInterruption(ctx context.Context) (drains bool, err error) 
 		m = p.machine
 	}
 	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
-		// The owners of preDrain hooks must agree before pods are evicted. The deletion of the Machine asks these
-		// owners.
+		// The owners of preDrain hooks must agree before pods are evicted. The hooks delay the deletion of the Machine
+		// until their owners agree.
 		node, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
 		if err == nil {
 			p.node = node

@@ -139,7 +139,8 @@ func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	return name + "/spec/" + inputs.SpecHash()
 }
 
-// learn stores the provider's answer about a Machine's instance. If the answer is new, it enqueues the Machine.
+// learn stores whether the provider announces an interruption of a Machine's instance. If the answer has changed, learn
+// enqueues the Machine.
 func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bool) {
 	before := n.states.get(m).instance.polled
 	now := polled{providerID: m.Spec.ProviderID}

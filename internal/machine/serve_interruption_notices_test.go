@@ -89,7 +89,8 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	}
 	w.wantRest("other")
 
-	// The notice stays if a poll fails, or if a new process has not polled yet.
+	// A failed poll must not remove the notice from the status. A new process must not remove the notice before its
+	// first poll.
 	cloud.err = errors.New("no answer")
 	w.poll()
 	w.wantQuiet("m")

@@ -124,7 +124,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonPreemptionNotice)
 	w.wantCordoned(m.Status.NodeRef.Name, true)
 	w.wantQuiet("m")
-	// No owner deletes the machine. When its instance is gone, the machine fails.
+	// The machine has no owner that would delete it. When its instance is gone, the machine becomes Failed.
 	w.cloud.Vanish(m.Spec.ProviderID)
 	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested",
 		corev1.ConditionUnknown)

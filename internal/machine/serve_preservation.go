@@ -24,9 +24,9 @@ const DefaultPreserveTimeout = 96 * time.Hour
 // DefaultPreserveLimit is the default of Options.PreserveLimit.
 const DefaultPreserveLimit = 3
 
-// preserve preserves a Machine for inspection, and deletes the Machine when its preservation is over. All decisions
-// depend only on the Machine itself, so a crash at any point does no harm. The Node is cordoned before the MachineSet
-// replaces the Machine.
+// preserve keeps a Machine for inspection, and deletes the Machine at the end of its preservation. All decisions depend
+// only on the Machine itself, so a crash at any point does no harm. The Node is cordoned before the MachineSet replaces
+// the Machine.
 func (p *pass) preserve(ctx context.Context) (progress, error) {
 	m := p.machine
 	switch {

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// ofASet gives a machine the labels and the owner reference of a MachineSet's machine.
+// ofASet gives a machine the labels and the owner reference that a MachineSet sets.
 func ofASet(m *v1beta1.Machine) {
 	m.Labels[v1beta1.LabelTemplateHash], m.Labels[v1beta1.LabelMachineSet], m.Labels["app"] = "abc", "web", "web"
 	controls := true
@@ -129,7 +129,7 @@ func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 }
 
 // Rule preserve-on-request: the failure of a machine is written to the status before the machine is preserved. The
-// preservation follows without another event.
+// status write triggers a pass that preserves the machine, without an event of another object.
 func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -303,8 +303,8 @@ func TestPreservationCanBeCancelled(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Rule preserved-condition-says-why: an invalid or late request to preserve a machine is reported and does no harm.
-// (The API refuses other values if the admission policies are installed.)
+// Rule preserved-condition-says-why: an invalid or late request to preserve a machine is reported and does no harm. (If
+// the admission policies are installed, the API server refuses invalid values.)
 func TestInvalidPreservationRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

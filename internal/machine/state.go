@@ -48,7 +48,7 @@ type launchState struct {
 	// ambiguousAt is the time of this process's last Create whose result is unknown.
 	ambiguousAt time.Time
 	// ownToken is true if no other process can have created a bootstrap token for the Machine. The field token is true
-	// if this process may have created one. Both fields become false when the token is deleted.
+	// if this process may have created a bootstrap token. Both fields become false when the token is deleted.
 	ownToken, token bool
 	// extendTokenAt is the time at which the bootstrap token must be checked or extended. It is zero if the token has not
 	// been checked yet.
@@ -57,7 +57,7 @@ type launchState struct {
 }
 
 type updateState struct {
-	// begun is true if no other process can have requested an update since the instance was last up to date.
+	// begun is true if only this process can have requested the current update of the instance.
 	begun bool
 	// ambiguousAt is the time of this process's last update request that got no answer. The field ambiguous is the
 	// fingerprint of this request, or "" if there were several different requests.
@@ -69,13 +69,13 @@ type instanceState struct {
 	// missingSince is the time of the first NotFound answer for the recorded instance. It is zero if there was no such
 	// answer, or if there is newer evidence that the instance exists.
 	missingSince time.Time
-	// deniedAt is the time at which the witnesses last did not confirm NotFound. It becomes zero when the instance is
-	// found.
+	// deniedAt is the time of the last check in which the witnesses showed that NotFound is not reliable. It becomes
+	// zero when the instance is found.
 	deniedAt time.Time
 	// incomplete is true if the Node became Ready before the cloud showed the instance.
 	incomplete bool
-	// booted is the instance as the provider returned it when it was first seen running. It is nil when the status
-	// contains it.
+	// booted contains the instance that the provider returned when the instance was first seen running. After the
+	// instance is written to the status, booted is nil.
 	booted      *booted
 	getFailures int32
 	// suspectID is the provider ID of an instance that another part of the process has reported as missing.
@@ -88,7 +88,7 @@ type instanceState struct {
 type registrationState struct {
 	// reportedConflict is the last conflicting Node for which an event was recorded.
 	reportedConflict types.UID
-	// otherID is a Node that is proven to belong to the Machine although it has another provider ID.
+	// otherID is the UID of a Node that belongs to the Machine although the Node has another provider ID.
 	otherID types.UID
 	// reapplied counts the values that were set again on the Node because another client had changed them.
 	reapplied *reapplications
@@ -104,8 +104,7 @@ type teardownState struct {
 	// released is true if this process has removed its finalizer. The cache may still show the Machine for a moment, and
 	// the predicate for own writes filters the event of the removal.
 	released bool
-	// nothingFoundSince is the time at which Delete first reported that there is no instance. This may not be confirmed
-	// yet.
+	// nothingFoundSince is the time of the first Delete that found no instance. The cloud may show the instance later.
 	nothingFoundSince time.Time
 	// accepted is true if the cloud has accepted the deletion of the instance, or if it is confirmed that the instance is
 	// gone.
@@ -113,13 +112,12 @@ type teardownState struct {
 	// targetUnreachableSince is the time of the first failure in the current series of failed calls to the target cluster.
 	// It is used only until the instance is gone.
 	targetUnreachableSince time.Time
-	// cleanupFailsSince is the corresponding time for calls that are made after the instance is gone.
+	// cleanupFailsSince is the start of the failures of calls that are made after the instance is gone.
 	cleanupFailsSince time.Time
 	// forcedSince is the time at which a force-deletion first had to wait for the deletion of the instance. The field
 	// failingSince is the time at which that deletion began to fail, or zero if it does not fail.
 	forcedSince, failingSince time.Time
-	// The field found contains an instance that was found during the deletion and could not be recorded. The value is
-	// immutable.
+	// found is an instance that the deletion has found but could not record in the status. The value is immutable.
 	found       *provider.Instance
 	drainReport drainReport
 }
@@ -145,7 +143,7 @@ func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)
 	m.machines.Update(machine, change)
 }
 
-// hurry permits that the next attempt after a failed call starts now.
+// hurry lets the machine repeat a failed call now, without waiting for the end of its delay.
 func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
 	m.machines.UpdateKnown(machine, func(s *machineState) {
 		if s.pace.notBefore.After(now) {
@@ -191,8 +189,9 @@ func (m *stateStore) endAdoption(machine *v1beta1.Machine) {
 // polled is the provider's answer about the interruption of one instance. The zero value means that there is no answer.
 type polled struct {
 	providerID string
-	// reason becomes the reason of the condition InterruptionNotice. It is "" if no interruption was announced.
+	// reason is the value for the field reason of the condition InterruptionNotice. The value is "" if no interruption
+	// was announced.
 	reason string
-	// The field at contains the time at which the cloud will reclaim the instance. It is zero if the cloud names no time.
+	// The time at which the cloud will reclaim the instance. Zero if the cloud names no time.
 	at time.Time
 }

@@ -51,7 +51,7 @@ func (p *pass) endPause() {
 	}
 }
 
-// operation records the last operation. An equal operation changes nothing.
+// operation writes the last operation to the status, unless the status already contains the same operation.
 func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string,
 	code provider.Code) {
 	if kind == v1beta1.OperationDelete && p.machine.Retrying() && p.machine.DeletionTimestamp.IsZero() {
@@ -200,7 +200,7 @@ func (p *pass) recordVanished() {
 }
 
 // These constants are reasons of events on a Machine. The reasons of conditions and failures are also used for events.
-// After a launch with errors, the phase Running or Available is a reason too.
+// If a launch succeeds after errors, the event has the new phase (Running or Available) as its reason.
 const (
 	// reasonUpdated is the reason if the instance was updated in place, by the provider or by the agent on the node.
 	reasonUpdated = "Updated"
@@ -230,8 +230,8 @@ func dropCondition(conditions *[]metav1.Condition, kind string) {
 	}
 }
 
-// A merge patch is computed from the JSON of both objects. A request changes either the status of a Machine or
-// everything else, so only that part is compared.
+// A merge patch is computed from the JSON of both objects. A request changes either only the status of a Machine or
+// everything except the status, so each patch compares only one of these parts.
 type (
 	// statusOnly is a patch of the status. It fails with a conflict if the Machine has changed since it was read.
 	statusOnly struct{ before *v1beta1.Machine }

@@ -28,7 +28,7 @@ func newWorldWithAToken(t *testing.T) *world {
 func TestTokenOfAFailedMachineIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorldWithAToken(t)
-	// The extra minute is needed because the API server's clock determines when the Machine's time began.
+	// The creation timestamp comes from the API server's clock, so the step is a minute longer than the timeout.
 	w.step(v1beta1.DefaultCreationTimeout + time.Minute)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)

@@ -31,8 +31,8 @@ const codeNeverRan = "Canceled"
 // other steps of the pass.
 type traceStep struct {
 	*pass
-	// operation is the current operation on the Machine. The field at contains the step of this operation at the beginning
-	// of the pass.
+	// operation is the current operation on the Machine. The second field is the step of this operation at the
+	// beginning of the pass.
 	operation tracing.Operation
 	at        string
 	finished  tracing.Operation
@@ -69,8 +69,8 @@ func (s *traceStep) operationOf() tracing.Operation {
 }
 
 // isReplacement reports whether the Machine ran on another instance before. When the new instance runs, the status no
-// longer shows whether the old instance failed for lack of capacity. The process remembers this only for its own
-// actions.
+// longer shows whether the old instance failed for lack of capacity. Another process does not know the cause of a
+// replacement that it did not start.
 func (s *traceStep) isReplacement() bool {
 	m := s.machine
 	if m.LaunchAttempt() == 1 || m.Status.Launch.OldProviderID == "" || lacksCapacity(m) {
@@ -100,7 +100,8 @@ func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
-// statusWritten must be called after each write of the status. It reports what has ended.
+// statusWritten must be called after each write of the status. It exports the steps and operations that ended with this
+// write.
 func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
 	if !s.Tracer.On() {
 		return
@@ -155,8 +156,8 @@ func (s *traceStep) reportWait(before *v1beta1.Machine) {
 	})
 }
 
-// waitsFor returns the condition that shows what the Machine waits for, or nil if it waits for nothing. This is usually
-// Ready. During a drain, it is Drained, which contains more details.
+// waitsFor returns the condition that shows what the Machine waits for, or nil if it waits for nothing. The result is
+// usually the condition Ready. During a drain, the result is the condition Drained, which contains more details.
 func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {
@@ -169,7 +170,8 @@ func waitsFor(m *v1beta1.Machine) *metav1.Condition {
 	return c
 }
 
-// reportFinished reports an operation that has ended because the Machine runs. The times come from the status.
+// reportFinished reports an operation that has ended because the Machine runs. The start and end of the operation come
+// from the status of the Machine.
 func (s *traceStep) reportFinished() {
 	m, known, now := s.machine, s.traces.Get(s.machine), s.Clock.Now()
 	launched := known.launched
@@ -309,7 +311,7 @@ func (l *stepSequence) until(name string, end time.Time) {
 // Without this state, times are less exact.
 type traceState struct {
 	launched time.Time
-	// reason explains why the Machine waits. The field since contains the time at which this wait began.
+	// The reason for which the Machine waits, and the start time of this wait.
 	reason string
 	since  time.Time
 	// replaceBegan is the time at which the replacement of the instance began. The field launchBegan is the time at

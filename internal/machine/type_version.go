@@ -11,9 +11,9 @@ func (r *Reconciler) unsupportedSchema(m *v1beta1.Machine) string {
 	return unsupportedSchema(m, r.RequireTypeVersion)
 }
 
-// unsupportedSchema returns a message if the Machine must be neither launched nor changed. This is so if the process
-// does not know the type version, or if a required type version is missing. Such a Machine is only observed and
-// deleted.
+// unsupportedSchema returns a message if the Machine must be neither launched nor changed. The reason is that the
+// process does not know the type version, or that a required type version is missing. Such a Machine is only observed
+// and deleted.
 func unsupportedSchema(m *v1beta1.Machine, required bool) string {
 	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
 	switch {

@@ -103,7 +103,8 @@ func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStat
 		Version: m.Spec.Version}
 }
 
-// updateInPlace calls Update. The result is the outcome that needs further steps, or "" if there are none.
+// updateInPlace calls Update. If the update needs further steps, updateInPlace returns the driver's outcome. Otherwise,
+// it returns "".
 func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provider.UpdateOutcome, error) {
 	m := p.machine
 	node, err := p.pairedNode(ctx)
@@ -206,7 +207,8 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 	return "", nil
 }
 
-// refuseUpdate reports that the update is not possible. It is not retried until something changes.
+// refuseUpdate reports that the update is not possible. The update is not repeated until the spec or another input
+// changes.
 func (p *pass) refuseUpdate(reason, fingerprint string) {
 	p.states.update(p.machine, func(r *machineState) { *r = machineState{pace: pace{tried: fingerprint}} })
 	p.endDrain()

@@ -21,8 +21,8 @@ import (
 )
 
 // An agent on the node executes some updates. An annotation on the drained Node asks the agent for the update. The
-// agent answers with another annotation. Until there is an answer, the agent is working on the request. The answer is
-// kept until it has been processed.
+// agent answers with another annotation. If the Node has a request but no answer, the agent is still working on the
+// request. The answer is kept until it has been processed.
 
 // request is the update request on a Node, together with the agent's answer.
 type request struct {
@@ -55,8 +55,8 @@ func oneLine(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// kubeletHasVersion reports whether the kubelet of the Node has this version. The suffix after a plus sign, which a
-// distribution may add, is ignored unless the wanted version also has a suffix.
+// kubeletHasVersion reports whether the kubelet of the Node has this version. Some distributions add a suffix after a
+// plus sign. The suffix is compared only if the wanted version has a suffix too.
 func kubeletHasVersion(node *corev1.Node, version string) bool {
 	reported := strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v")
 	wanted := strings.TrimPrefix(version, "v")
@@ -86,7 +86,8 @@ func (p *pass) agentMayBeAsked(u *update) bool {
 	return true
 }
 
-// followAgent reports the progress of the agent's update. The result asks is true if the agent must be asked.
+// followAgent reports the progress of the agent's update. It returns true if the caller must send a request to the
+// agent.
 func (p *pass) followAgent(ctx context.Context, r *removal, u *update) (asks bool, err error) {
 	m, version := p.machine, p.machine.Spec.Version
 	switch {
@@ -158,8 +159,8 @@ func (p *pass) reportWaiting(message string) {
 	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.operationBegan()
 	if p.Reach != nil {
 		// An outage does not count, because an agent could not see the request or answer it. This process does not know
-		// which outages occurred before it became the leader. A timeout that was already reported must not be withdrawn
-		// because of excluded time.
+		// which outages occurred before it became the leader. If the status already reports the timeout of the update,
+		// the report must stay.
 		c := upToDateCondition(p.machine)
 		if began.Before(p.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
 			began = p.leading
@@ -209,7 +210,8 @@ func waitsForAgent(m *v1beta1.Machine, node *corev1.Node) bool {
 
 func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
 
-// withdrawRequest removes a request that is no longer wanted from the Node. It reports whether this is done.
+// withdrawRequest removes a request that is no longer wanted from the Node. It returns true if the Node no longer has
+// such a request.
 func (p *pass) withdrawRequest(ctx context.Context, r *removal, node *corev1.Node) (bool, error) {
 	if !hasRequest(node) {
 		return true, nil
@@ -237,8 +239,8 @@ func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
 }
 
 // versionUnchanged reports whether the Node still has the version that the driver got in the request. That version may
-// come from an outdated cache. If a driver relies on agents, it considers an instance updated as soon as its Node has
-// the wanted version.
+// come from an outdated cache. A driver that relies on agents treats an instance as updated if the request contains a
+// Node with the wanted version.
 func (p *pass) versionUnchanged(ctx context.Context, reported *corev1.Node) (bool, error) {
 	if reported == nil || p.machine.Spec.Version == "" {
 		return true, nil

@@ -65,8 +65,8 @@ func (w *world) kubeletIs(version string, ready corev1.ConditionStatus) {
 	})
 }
 
-// wantRequest fails the test unless the Node contains a request for this version without an answer. If version is "",
-// the Node must contain no request.
+// wantRequest checks that the Node contains an unanswered request for this version. An empty version means that the
+// Node must contain no request.
 func (w *world) wantRequest(version string) *corev1.Node {
 	w.t.Helper()
 	node := w.getNode(nodeNameOf(w.namespace, "m"))
@@ -76,8 +76,8 @@ func (w *world) wantRequest(version string) *corev1.Node {
 	return node
 }
 
-// Rules agent-asked-after-drain, agent-update-needs-both: the agent is asked when the node is drained. The update is
-// complete when the node is Ready with the new version.
+// Rules agent-asked-after-drain, agent-update-needs-both: the agent receives the request for the update only after the
+// drain of the node. The update is complete when the node is Ready with the new version.
 func TestAnUpdateByAnAgent(t *testing.T) {
 	t.Parallel()
 	w, a, node := leftToAgent(t)

@@ -54,8 +54,8 @@ func (p *pass) recordRequest(ctx context.Context) error {
 	return nil
 }
 
-// noteAmbiguous records that a request has failed but may still change the instance later. This is harmful only if the
-// next request is a different one, for example because the change was reverted.
+// noteAmbiguous records that a request has failed but may still change the instance later. A late effect is harmful
+// only if the next request is different, for example because a user has reverted the change.
 func (p *pass) noteAmbiguous(err error, fingerprint string) {
 	if !provider.CodeOf(err).Ambiguous() {
 		return
@@ -69,8 +69,9 @@ func (p *pass) noteAmbiguous(err error, fingerprint string) {
 	})
 }
 
-// settlesIn returns how much longer an earlier request may still change the instance. Only requests that differ from
-// the given one count. Such a request was sent by this process and got no answer, or was sent by an earlier process.
+// settlesIn returns how much longer an earlier request may still change the instance. A request with the given
+// fingerprint is ignored, because its effect is wanted. An earlier request was sent by this process without an answer,
+// or by an earlier process.
 func (p *pass) settlesIn(fingerprint string) time.Duration {
 	u := p.states.get(p.machine).update
 	var since time.Time

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// answers simulates the Update of a driver. It returns the given answers one after another, and then repeats the last
-// one.
+// answers replaces the method Update of a driver. Its Update returns the given answers one after another, and then
+// repeats the last answer.
 type answers struct {
 	given []provider.UpdateResult
 	errs  []error

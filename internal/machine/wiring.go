@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns all event sources that trigger a pass over a Machine. The argument drains is the source of the
-// Drainer, or nil if there is no Drainer.
+// Wiring returns all event sources that trigger a pass over a Machine. Pass the event source of the Drainer in drains,
+// or nil if there is no Drainer.
 //
 // To find the Machines that an event concerns, the event handlers read directly from the cache. They must not wait
 // until the cache contains this process's own writes, because this would delay the handling of all events.
@@ -124,8 +124,8 @@ func outdatedChanged() predicate.Predicate {
 	}
 }
 
-// machinesOfSet enqueues the Machines of a MachineSet with a low priority. There may be thousands of them, and Machines
-// that a rollout creates at the same time are more important.
+// machinesOfSet enqueues the Machines of a MachineSet with a low priority. A set may have thousands of Machines.
+// Machines that a rollout creates at the same time must not wait for these Machines.
 func machinesOfSet(cache client.Reader) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, set client.Object, q queue) {

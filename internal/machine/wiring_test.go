@@ -133,8 +133,8 @@ func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
 	return func(m *v1beta1.Machine) bool { return m.Status.Phase == phase }
 }
 
-// Each wait of a machine must end because of an event. A machine that is only requeued by time would make this test
-// time out.
+// Whenever a machine waits, an event must trigger its next pass. If a machine were requeued only by time, this test
+// would time out.
 func TestTriggersOfAMachine(t *testing.T) {
 	w := managed(t)
 	const machines = 5

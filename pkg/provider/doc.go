@@ -6,8 +6,8 @@
 //
 //   - It keeps no state between calls, except a cache of clients per set of credentials.
 //   - It may be called from many goroutines at once.
-//   - It never blocks to wait for an operation of the cloud. An operation in progress is a state of the Instance.
-//     Machinist checks the state again later.
+//   - It never blocks to wait for an operation of the cloud. The state of the Instance shows that an operation is in
+//     progress. Machinist checks the state again later.
 //   - It never retries a request, except for the retries of its SDK within the call's context. Machinist is responsible
 //     for backoff and rate limits, and it honours RetryAfter.
 //

@@ -27,8 +27,8 @@ type Driver interface {
 	// them. Validate refuses credentials that name a file, a URL or a command as the source of a secret.
 	Validate(ctx context.Context, req ValidateRequest) error
 
-	// Capacity returns the resources and labels of a node with this providerSpec. An autoscaler needs them before the
-	// first node exists. Fields that the driver cannot know stay empty. Capacity may call the cloud.
+	// Capacity returns the resources and labels of a node with this providerSpec. An autoscaler needs this information
+	// before the first node exists. Fields that the driver cannot know stay empty. Capacity may call the cloud.
 	Capacity(ctx context.Context, req CapacityRequest) (Capacity, error)
 
 	// Create creates the instance, or returns an existing one. An existing instance was created with the same token, or
@@ -46,10 +46,11 @@ type Driver interface {
 	// the instance identify the owner. NotFound means that the cloud answered and has no such instance. Get also
 	// returns NotFound for a terminated instance that the cloud still lists.
 	//
-	// Reads may lag behind by up to CreateSettle. A new instance may be missing or lack its tags. A changed or deleted
-	// instance may be shown in its earlier state. A driver does not have to hide this lag. After NotFound for a
-	// provider ID, Machinist waits until CreateSettle has passed since the end of Create or Adopt, and reads again some
-	// seconds later. The instance counts as vanished only if that read returns NotFound too.
+	// For a time of up to CreateSettle, Get may return outdated results. A new instance may be missing or lack its
+	// tags. Get may return a changed or deleted instance in its earlier state. A driver does not have to hide outdated
+	// results. After NotFound for a provider ID, Machinist waits until CreateSettle has passed since the end of Create
+	// or Adopt, and reads again some seconds later. The instance counts as vanished only if that read returns NotFound
+	// too.
 	//
 	// Get, Update and Delete with a provider ID find the instance by the provider ID and Scope. Get and Delete must
 	// work without Class.Spec, which is empty if the class was deleted.
@@ -77,16 +78,16 @@ type Driver interface {
 	// network interface without an instance.
 	Delete(ctx context.Context, req DeleteRequest) (DeleteResult, error)
 
-	// List returns one page of instances. These carry the cluster's tag and are in the scope of the request's
-	// credentials and providerSpec. List never returns other instances. It also returns the parts that carry the tag
-	// and belong to no instance.
+	// List returns one page of instances. Each returned instance has the cluster's tag and is in the scope of the
+	// request's credentials and providerSpec. List never returns other instances. It also returns the parts that carry
+	// the tag and belong to no instance.
 	//
 	// An invalid providerSpec must not widen the scope. If the scope depends on an invalid providerSpec, List fails.
 	// The reason: a user who may write a class can confirm the removal of orphans in its scope.
 	//
-	// A page contains no instance and no part twice. Two pages may contain the same instance or part if the cloud's
-	// list repeats entries or changes its order. If the cloud fails to return a page, List returns an error. It must
-	// never return a shorter list without an error.
+	// A page must not contain the same instance or part twice. Two pages may contain the same instance or part if the
+	// cloud's list repeats entries or changes its order. If the cloud fails to return a page, List returns an error. It
+	// must never return a shorter list without an error.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 
@@ -111,8 +112,8 @@ type Settler interface {
 // for Machines that are created with the providerID of an existing instance.
 type Adopter interface {
 	// Adopt sets req.Tags on the instance. It replaces the tags of another cluster or machine only if they are exactly
-	// those of req.Former (see AdoptRequest.Replaces). Otherwise it fails with FailedPrecondition. After a lost answer,
-	// the tags become visible within CreateSettle or never.
+	// those of req.Former (see AdoptRequest.Replaces). Otherwise it fails with FailedPrecondition. If the answer of
+	// Adopt is lost, the tags become visible within CreateSettle, or the call had no effect.
 	//
 	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a tag
 	// that only users of the cloud can set. Without this requirement, every user who may create a Machine could delete
@@ -126,9 +127,9 @@ type Adopter interface {
 type Scoper interface {
 	// ListScope names everything that List covers for the class, except the credentials. For two classes with the same
 	// credentials and the same name, List returns the same result. ListScope makes no call to the cloud. The returned
-	// name contains no secret. If the name is empty or ListScope fails, Machinist lists the class separately. If the
-	// name covers more instances than List returns, orphans stay hidden. If the name covers fewer instances than List
-	// returns, Machinist only makes unnecessary calls.
+	// name contains no secret. If the name is empty or ListScope fails, Machinist lists the class separately. Two
+	// classes must not have the same name if List returns different instances for them, because Machinist would then
+	// overlook orphans. Different names for the same instances only cause unnecessary calls.
 	ListScope(class Class) (string, error)
 }
 

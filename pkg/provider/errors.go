@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Code is an error code with the same meaning as in gRPC. It decides what Machinist does next.
+// Code is an error code with the same meaning as in gRPC. The code decides what Machinist does after the error.
 type Code string
 
 const (

@@ -12,18 +12,19 @@ import (
 // All methods are idempotent. Methods that change an instance guard against concurrent changes, for example with an
 // ETag.
 type Importer interface {
-	// Locate returns the instances that the old system created from one description in one account. It finds them by
-	// the tags or names that the old system gave them. If nothing distinguishes the clusters of the old system, Locate
-	// also returns the instances of other clusters. The caller ignores instances that no old Machine names.
+	// Locate returns the instances that the old system created from one description in one account. Locate finds the
+	// instances by the tags or names that the old system gave to instances. If nothing distinguishes the clusters of
+	// the old system, Locate also returns the instances of other clusters. The caller ignores instances that no old
+	// Machine names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
 	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches the
 	// running instance. It makes no call to the cloud. For everything that it cannot translate, Import returns a
-	// Finding with the path of the old field. Unknown fields are findings too. Import never omits a field silently. It
-	// returns InvalidArgument if it cannot read the description at all.
+	// Finding with the path of the old field. Unknown fields are findings too. A driver must not ignore a field without
+	// a Finding. Import returns InvalidArgument if it cannot read the description at all.
 	//
-	// The migrator calls Import a second time with made-up values in place of the values from Secrets. Parts of
-	// Imported.Spec that differ depend on Secrets, and plans do not show them.
+	// The migrator calls Import a second time with made-up values in place of the values from Secrets. If a part of
+	// Imported.Spec differs between the two calls, the part depends on Secrets. Plans do not show such parts.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
 	// Release removes the tags by which the old system would recognize the instance as its own and delete it. It
@@ -63,13 +64,13 @@ type Legacy struct {
 	// Provider is the old system's name for the cloud, as written in the description, such as "azure" or "Azure".
 	// Without such a name, Provider is the kind of the description, such as AzureMachineProviderSpec.
 	Provider string
-	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The systems have
-	// it in different fields:
+	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The field of the
+	// old object depends on the old system:
 	//
-	//   - machine.k8s.io, machines.k8s.io, cluster.k8s.io: the field cloudProviderSpec. In it, every reference to a
-	//     Secret or ConfigMap is replaced by its value. The key sshPublicKeys, a list of strings, is added: the old
-	//     object has the SSH public keys next to cloudProviderSpec. A description of cluster.k8s.io that has a kind
-	//     instead of a cloudProvider is given as a whole.
+	//   - machine.k8s.io, machines.k8s.io, cluster.k8s.io: the field cloudProviderSpec. Every reference to a Secret or
+	//     ConfigMap is replaced by its value. The key sshPublicKeys, a list of strings, is added: the old object has
+	//     the SSH public keys next to cloudProviderSpec. A description of cluster.k8s.io that has a kind instead of a
+	//     cloudProvider is given as a whole.
 	//   - machine.sapcloud.io: the field providerSpec of the MachineClass.
 	//   - machine.openshift.io: the field providerSpec.value.
 	Spec Secret
@@ -104,8 +105,8 @@ type Located struct {
 // ImportRequest asks for the translation of one old description.
 type ImportRequest struct {
 	Legacy Legacy
-	// Facts are the Located.Facts of one instance that was created from the description. They are empty if there is no
-	// such instance.
+	// Facts are what Locate returned in Located.Facts for one instance of the description. If the description has no
+	// instance, Facts are empty.
 	Facts []byte
 }
 
@@ -128,7 +129,8 @@ const (
 	FindingBlocker FindingLevel = "Blocker"
 	// FindingLoss: the migration would lose something of the old system. An administrator must accept this.
 	FindingLoss FindingLevel = "Loss"
-	// FindingNote: something will differ after the migration. An administrator does not have to accept this.
+	// FindingNote: something will differ after the migration. An administrator does not have to accept a Note before
+	// the migration.
 	FindingNote FindingLevel = "Note"
 )
 
@@ -136,8 +138,9 @@ const (
 const (
 	// FindingUnknownField is the code of a Loss: the driver does not know the field.
 	FindingUnknownField = "UnknownField"
-	// FindingRequiredField is the code of a Blocker: the description lacks something that providerSpec needs. An
-	// override of the converted class removes the finding if it adds the value and Validate accepts the result.
+	// FindingRequiredField is the code of a Blocker: the description lacks something that providerSpec needs. To remove
+	// the finding, add the value with an override of the converted class. Validate must accept the class with the
+	// override.
 	FindingRequiredField = "RequiredField"
 	// FindingInvalidField is the code of a Blocker: the driver cannot translate the type or the form of the value. An
 	// override can remove the finding, as for FindingRequiredField.
@@ -150,8 +153,8 @@ type Finding struct {
 	// Code is the kind of the finding in CamelCase, such as UnknownField. An administrator accepts losses by their
 	// codes.
 	Code string
-	// Path is the path of the old field, such as spec.providerSpec.value.diskType. A driver returns a path that is
-	// relative to the description.
+	// Path is the path of the old field, such as spec.providerSpec.value.diskType. In the findings of a driver, the
+	// path begins at the description that the driver received.
 	Path string
 	// Message explains what the finding means and what to do. It contains no secrets, and no values of fields that may
 	// contain secrets.

@@ -14,7 +14,8 @@ type InstanceState string
 const (
 	// StatePending: the cloud has accepted the instance, but it has not booted yet.
 	StatePending InstanceState = "Pending"
-	// StateRunning: the instance is powered on. The state does not depend on the node.
+	// StateRunning: the instance is powered on. An instance is in this state even if its node is not Ready or does not
+	// exist.
 	StateRunning InstanceState = "Running"
 	// StateStopped: the instance exists, but does not run, and will not start automatically.
 	StateStopped InstanceState = "Stopped"
@@ -40,9 +41,9 @@ type Instance struct {
 	// deletes the instance and creates another one for the same machine, with the same backoff as after such a Create
 	// call. After any other code, or without one, the machine becomes Failed.
 	StateCode Code
-	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. It is empty if the driver
-	// cannot know it. If Create reports the name, Get must report it too, because a kubelet can join only under the
-	// name that Get reports.
+	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. NodeName is empty if the
+	// driver cannot know the name. If Create reports the name, Get must report it too, because a kubelet can join only
+	// under the name that Get reports.
 	NodeName string
 	// Addresses are the addresses that the cloud itself assigned or confirmed. Machinist approves serving certificates
 	// for them.

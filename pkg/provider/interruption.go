@@ -30,8 +30,8 @@ type InterruptionsRequest struct {
 type Interruption struct {
 	// ProviderID identifies the instance.
 	ProviderID string
-	// At is the time at which the cloud reclaims the instance. Zero means an unknown time. Machinist then assumes 30
-	// seconds.
+	// At contains the time when the cloud reclaims the instance. If At is zero, Machinist assumes that the cloud
+	// reclaims the instance in 30 seconds.
 	At     time.Time
 	Reason InterruptionReason
 }

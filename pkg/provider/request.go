@@ -59,7 +59,7 @@ type Capacity struct {
 type CreateRequest struct {
 	Machine Machine
 	Class   Class
-	// ClusterID identifies the installation. It is also in Tags.
+	// ClusterID identifies the installation. The field Tags also contains the cluster ID.
 	ClusterID string
 	// Token makes the request idempotent in the cloud. It is the same for every retry of one attempt, and has the form
 	// "<uid>-<attempt>".
@@ -166,10 +166,10 @@ type AdoptRequest struct {
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
-	// Former is the identity of the Machine before its control cluster was lost or moved. Adopt replaces tags on the
-	// instance only if they are the tags of this identity. Nil means that Adopt replaces no tags. The cluster in Former
-	// is chosen by a user who may write classes. Therefore Adopt relies on Former only if the instance is in the scope
-	// of the class (see Adopter).
+	// Former contains the identity that the Machine had before its control cluster was lost or moved. Adopt replaces
+	// tags on the instance only if they are the tags of this identity. Nil means that Adopt replaces no tags. A user
+	// who may write classes chooses the cluster in this identity. Therefore Adopt uses the identity only if the
+	// instance is in the scope of the class (see Adopter).
 	Former *Identity
 }
 
@@ -189,7 +189,8 @@ func (r AdoptRequest) Replaces(in *Instance) bool {
 type ListRequest struct {
 	Class     Class
 	ClusterID string
-	// Continue is empty for the first page, and ListPage.Continue of the previous page after that.
+	// Continue selects the page. It is empty for the first page. For each later page, it is the value of
+	// ListPage.Continue in the previous page.
 	Continue string
 }
 

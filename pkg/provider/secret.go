@@ -44,7 +44,7 @@ type Credentials struct {
 // NewCredentials returns Credentials with the data of a Secret. It does not copy the map.
 func NewCredentials(data map[string][]byte) Credentials { return Credentials{data: data} }
 
-// In sets the namespace of the Secret that contains the credentials. It returns a changed copy.
+// In returns a copy of the Credentials with the namespace of the Secret that contains them.
 func (c Credentials) In(namespace string) Credentials {
 	c.namespace = namespace
 	return c

@@ -42,7 +42,7 @@ type Options struct {
 	// Journal stores the state across restarts. The cloud does not close the journal.
 	Journal *journal.Journal
 	Hosts   Hosts
-	// Clock is the wall clock. Default: the real clock.
+	// Clock provides the current time, so that tests can use a fake clock. Default: the real clock.
 	Clock clock.Clock
 	// Log receives errors of the journal. Default: slog's default logger.
 	Log *slog.Logger
@@ -219,7 +219,8 @@ func (c *Cloud) step() time.Time {
 	return c.agenda[0].due
 }
 
-// now returns the current time without the monotonic clock reading, because the journal cannot store that reading.
+// now returns the current time in the form in which the journal can store it: in UTC, and without Go's monotonic clock
+// reading.
 func (c *Cloud) now() time.Time { return c.clock.Now().UTC().Round(0) }
 
 // commit writes a new record and further changes to the journal, and then makes the record current. If the retention
@@ -244,7 +245,8 @@ func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	return nil
 }
 
-// apply makes a record current in memory. No other function updates state that depends on records.
+// apply replaces the record of an instance in memory. Only apply updates the indexes and counters that depend on
+// records.
 func (c *Cloud) apply(inst *instance, next *record) {
 	old := inst.rec
 	if old == nil {

@@ -30,8 +30,7 @@ func (a *agenda) Pop() any {
 	return inst
 }
 
-// set plans the next change of an instance for the given time. If the time is zero, set removes the instance from the
-// agenda.
+// set sets the time of the next change of an instance. A zero time removes the instance from the agenda.
 func (a *agenda) set(inst *instance, due time.Time) {
 	inst.due = due
 	switch {

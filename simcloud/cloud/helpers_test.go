@@ -184,7 +184,7 @@ func wantCode(t *testing.T, err error, code simcloud.ErrorCode, mention string) 
 	}
 }
 
-// checkInvariants compares derived state with the records.
+// checkInvariants checks that the indexes and counters in memory agree with the records of the instances.
 func (w *world) checkInvariants() {
 	w.t.Helper()
 	w.mu.Lock()

@@ -14,7 +14,7 @@ import (
 
 const maxConsoleBytes = 16 << 10
 
-// machine is the state of the simulated machine in an instance.
+// machine contains what the cloud knows about the simulated machine that runs in an instance.
 type machine struct {
 	saved  saved
 	status simcloud.HostStatus
@@ -89,7 +89,7 @@ func (inst *instance) hostStatus() simcloud.HostStatus {
 	return simcloud.HostStatus{Phase: simcloud.HostOff}
 }
 
-// reporter receives the reports of one run of a machine. Reports after its end are ignored.
+// reporter receives the reports of one run of a machine. Reports that arrive after the end of this run are ignored.
 type reporter struct {
 	cloud *Cloud
 	inst  *instance
@@ -97,7 +97,7 @@ type reporter struct {
 
 var errOff = errors.New("the machine is switched off")
 
-// report changes the state of the machine. If durable is set, it saves the state.
+// report changes the state of the machine. If durable is true, report also saves the state in the journal.
 func (p *reporter) report(durable bool, do func(m *machine)) error {
 	c := p.cloud
 	c.mu.Lock()

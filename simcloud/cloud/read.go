@@ -17,8 +17,8 @@ type version struct {
 	rec *record
 }
 
-// lags are the delays after which GetInstance (get) and lists (list) show a write, and after which both show a change
-// of tags (tags).
+// lags contains the delays until reads show a write. GetInstance has the delay get, and lists have the delay list.
+// Changes of tags have the delay tags in both.
 type lags struct{ get, list, tags simcloud.Duration }
 
 func lagsOf(s simcloud.Settings) lags {
@@ -54,8 +54,8 @@ func (c *Cloud) showAll() {
 	}
 }
 
-// recordBefore returns the record as it was before the duration lag. If the instance did not exist then, the result is
-// nil.
+// recordBefore returns an earlier version of the record, which was current when the duration lag began. If the instance
+// did not exist at that time, the result is nil.
 func (c *Cloud) recordBefore(inst *instance, lag simcloud.Duration) *record {
 	if lag == 0 || len(inst.versions) == 0 {
 		return inst.rec
@@ -86,8 +86,8 @@ func (c *Cloud) visibleRecord(inst *instance, lag simcloud.Duration) *record {
 	return rec
 }
 
-// read returns an instance in the form in which Get and List return it. Depending on the semantics, its state is
-// outdated.
+// read returns an instance in the form in which Get and List return it. Depending on the semantics, the instance has an
+// outdated state.
 func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	out := c.answer(inst, rec)
 	inst.reads++

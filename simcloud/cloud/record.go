@@ -102,7 +102,7 @@ func (r *record) advance(now time.Time, s simcloud.Settings) {
 type change func(at time.Time, s simcloud.Settings)
 
 // next returns the next planned change and its time, or nil. If a fault and another change are planned for the same
-// time, next returns the fault. So the fault "never boots" works even if the boot time is 0.
+// time, next returns the fault. So FaultNeverBoots takes effect even if the boot time is 0.
 func (r *record) next() (at time.Time, what change) {
 	consider := func(t time.Time, c change) {
 		if !t.IsZero() && (what == nil || t.Before(at)) {

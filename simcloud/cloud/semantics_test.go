@@ -82,7 +82,8 @@ func TestListsOmitAndRepeat(t *testing.T) {
 	none, yes := 0, true
 	w.setSemantics(simcloud.SemanticsPatch{ListOmits: &none, ListRepeats: &yes})
 	w.wantListed(all, b, a, b)
-	// The list is reversed, but pages still follow the order of creation.
+	// The instances on each page are in reverse order. But the next page still contains instances that were created
+	// later.
 	list, err := w.List("alice", simcloud.ListInstancesOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -36,8 +36,9 @@ func TestTheDriverConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
-			// The simulated cloud never deletes an address before its instance. Operations on running instances never
-			// fail halfway. Each address is created with its instance. Guests do not request addresses.
+			// The simulated cloud never deletes an address before its instance. An operation on a running instance
+			// either succeeds or changes nothing. Each address is created with its instance. Guests do not request
+			// addresses.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
 				conformance.UntaggedParts, conformance.PartsReserved, conformance.GuestClaims}
 			if settings != (simcloud.Settings{}) {

@@ -145,8 +145,8 @@ func modeOf(ctx context.Context, client account, in *simcloud.Instance,
 		}
 	}
 	if change.KubeletVersion != "" {
-		// The cloud does not publish the in-place mode of kubelet changes. So assume that the change restarts the
-		// instance. The Node is drained before a kubelet update in any case.
+		// The API of the cloud does not show whether a change of the kubelet restarts the instance. So assume that the
+		// instance is restarted. The Node is drained before a kubelet update in any case.
 		stricter(simcloud.InPlaceRestart)
 	}
 	if change.Type != "" {

@@ -117,7 +117,7 @@ func TestUpdateErrors(t *testing.T) {
 	wantCode(t, update(in.ProviderID), provider.Aborted)
 }
 
-// The cloud does not know the kubelet version that an agent installed. Only the Node shows it.
+// The cloud does not know the kubelet version that an agent installed. Only the status of the Node shows this version.
 func TestUpdateByAgentDependsOnNodeVersion(t *testing.T) {
 	s := newSim(t)
 	in := s.create("a", "image", "sim-os-agent")

@@ -22,19 +22,20 @@ const keyFault = "fault/"
 type Call struct {
 	Operation string
 	Account   string
-	// Instance is the instance that the call requests, or the existing instance that the call is about, or nil. For a
-	// list, Instance contains only the tags in the options of the list.
+	// Instance is the existing instance that the call reads or changes, or the instance that the call creates. If there
+	// is no such instance, Instance is nil. For a list, Instance contains only the tags in the options of the list.
 	Instance *simcloud.Instance
 }
 
 // Decision is the result of all matching rules.
 type Decision struct {
-	// Before is the delay before the execution of the call. After is the delay between the execution and the answer.
+	// Before is the delay between the request and the execution of the call. After is the delay between the execution
+	// and the answer.
 	Before, After time.Duration
 	// Fails is true if the caller does not get the real answer. With Drop, the connection is closed. Otherwise, the
 	// answer is Error.
 	Fails bool
-	// Effective is true if the call is executed although the caller gets a failure.
+	// Effective is true if the cloud executes the call before the caller gets the failure.
 	Effective bool
 	// Late is the delay between the failure and the execution of the call. If Late is 0, the call is not executed after
 	// the failure.
@@ -52,8 +53,8 @@ type Rules struct {
 	rules   []*rule // ordered by sequence
 }
 
-// rule is the form of a rule in the journal. The journal also contains the counters of the rule, so that "the third
-// call fails" works across a restart.
+// rule is a fault rule as the journal stores it. The journal also stores the counters of the rule. So a rule for the
+// third call works even if the cloud is restarted after the second call.
 type rule struct {
 	simcloud.FaultRule
 	Sequence int `json:"sequence"`

@@ -22,8 +22,8 @@ const (
 )
 
 // handleUpdateRequest simulates the agent in images that have one. The agent installs the requested kubelet version,
-// restarts the kubelet, and writes the result to an annotation. A request with a result is done. If the request changes
-// meanwhile, the patch with the result fails.
+// restarts the kubelet, and writes the result to an annotation. The agent ignores a request that already has a result.
+// If the request changes meanwhile, the patch with the result fails.
 func (m *machine) handleUpdateRequest(ctx context.Context, node *corev1.Node) error {
 	version, asked := node.Annotations[updateRequested]
 	if _, answered := node.Annotations[updateResult]; !m.spec.Image.NodeAgent || !asked || answered {

@@ -80,8 +80,8 @@ func (m *machine) save(d Disk) error {
 
 // requestCertificate requests the node certificate with the bootstrap token and waits for the approval.
 func (m *machine) requestCertificate(ctx context.Context) error {
-	// A kubelet saves the key together with the certificate. If it is interrupted before that, its next request has a
-	// new key.
+	// A kubelet saves its key only when it receives the certificate. If the kubelet is interrupted earlier, its next
+	// request has a new key.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("generate a private key: %w", err)
@@ -112,7 +112,8 @@ func (m *machine) requestCertificate(ctx context.Context) error {
 	return m.save(Disk{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), CertificatePEM: certificate})
 }
 
-// postRequest creates a certificate request. The API server generates its name, as for real kubelets.
+// postRequest creates a certificate request. The API server generates the name of the request, as for the requests of
+// real kubelets.
 func (m *machine) postRequest(ctx context.Context, conn *connection,
 	key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{

@@ -22,5 +22,6 @@
 // docs/simulated-cloud.md lists the differences from a real kubelet. Shortly after the registration, the machine also
 // sets the fields that a cloud controller manager would set.
 //
-// A machine needs a few goroutines and one connection. Of each pod, it keeps only what the simulation needs.
+// A machine needs a few goroutines and one connection. The machine stores only those fields of a pod that the
+// simulation needs.
 package host

@@ -13,7 +13,7 @@ const maxEvents = 100
 
 const kubelet = "kubelet"
 
-// record queues an event without blocking, unless the settings omit events.
+// record adds an event to the queue of the machine, and never blocks. If the settings omit events, record does nothing.
 func (m *machine) record(about corev1.ObjectReference, kind, reason, message string) {
 	if m.spec.Settings.OmitEvents {
 		return

@@ -29,8 +29,8 @@ type machine struct {
 	conn *connection // set when the node has its certificate
 	// registered is the time of the last registration of the Node or restart of the kubelet.
 	registered time.Time
-	// registrationDone is true once the kubelet has registered and updates its status. The Node cannot be Ready
-	// earlier.
+	// registrationDone is true after the kubelet has registered its Node. From then on, the kubelet updates the Node's
+	// status. The Node cannot be Ready earlier.
 	registrationDone bool
 	// created is true if the last registration created the Node.
 	created bool

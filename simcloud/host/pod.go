@@ -83,8 +83,8 @@ type pod struct {
 
 	// reported is true if the API server knows the stage.
 	reported bool
-	// terminated is true if the containers were stopped because the pod is being deleted. deleted is true after the
-	// machine has deleted the pod.
+	// terminated is true if the machine has stopped the containers because the pod is being deleted. deleted is true if
+	// the machine has then deleted the pod from the API server.
 	terminated, deleted bool
 	// retryAt is when to retry a failed call.
 	retryAt time.Time
@@ -191,7 +191,7 @@ func exitOf(end *corev1.ContainerStateTerminated) exit {
 	return exit{end.FinishedAt.Time, end.ExitCode, end.Reason}
 }
 
-// enter moves the pod to another stage, which the API server does not know yet.
+// enter sets the stage of the pod. The machine must then report the new stage to the API server.
 func (p *pod) enter(to stage, at time.Time) {
 	sandbox, wasReady := p.hasSandbox(), p.stage == ready
 	p.stage, p.since, p.reported = to, at, false
@@ -246,8 +246,8 @@ func (p *pod) reboot(now time.Time) {
 	}
 }
 
-// next returns the next stage (to) and the time when this stage begins (at), if no external event occurs before. If
-// there is no next stage, the time is zero.
+// next returns the next stage of the pod and the time when this stage begins. An external event, such as the deletion
+// of the pod, can change both. If there is no next stage, the time is zero.
 func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	consider := func(from time.Time, after time.Duration, stage stage) {
 		if after < 0 || after == forever {
@@ -298,7 +298,7 @@ func (p *pod) ending() stage {
 	return succeeded
 }
 
-// isLast reports whether the containers will not restart after their exit.
+// isLast reports whether the restart policy keeps the containers stopped after their exit.
 func (p *pod) isLast() bool {
 	return p.restart == corev1.RestartPolicyNever || p.restart == corev1.RestartPolicyOnFailure && p.exit.code == 0
 }
@@ -367,8 +367,8 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 
 func (p *pod) wantsCall() bool { return !p.reported || (p.terminated && !p.deleted) }
 
-// due returns the time when the machine must process the pod again. Zero means that the pod waits for an external
-// event.
+// due returns the time at which the machine must continue to simulate the pod. A zero time means that the pod waits for
+// an external event.
 func (p *pod) due(s simcloud.HostSettings) time.Time {
 	if !p.retryAt.IsZero() {
 		return p.retryAt

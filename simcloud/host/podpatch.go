@@ -30,8 +30,8 @@ type movedStatus struct {
 // replaceDirective makes a strategic merge patch replace the whole list.
 var replaceDirective = map[string]string{"$patch": "replace"}
 
-// patch returns a patch for the status of the pod. The patch contains the UID of the pod. So if another pod with the
-// same name exists by then, the API server refuses the patch.
+// patch returns a patch for the status of the pod. The patch contains the UID of the pod. So the API server refuses the
+// patch if another pod with the same name has replaced this pod.
 func (p *pod) patch(hostIP string) ([]byte, error) {
 	status := p.status(hostIP)
 	next := patchedStatus{PodStatus: status}

@@ -22,8 +22,8 @@ type podSimulator struct {
 	*machine
 	pods map[types.UID]*pod
 	ips  map[string]bool
-	// version is the resource version from which to continue the watch. If it is empty, the machine lists the pods
-	// before it starts the watch.
+	// version is the resource version from which to continue the watch. If version is empty, the machine must list its
+	// pods before it starts the watch.
 	version string
 }
 
@@ -48,7 +48,8 @@ func (m *machine) simulatePods(ctx context.Context) {
 	}
 }
 
-// watchPods watches the machine's pods until the watch ends. It lists them first if necessary.
+// watchPods watches the machine's pods until the watch ends. If the resource version for the watch is unknown, it first
+// lists the pods.
 func (p *podSimulator) watchPods(ctx context.Context) error {
 	pods := p.conn.core.Pods(metav1.NamespaceAll)
 	selector := fields.OneTermEqualSelector("spec.nodeName", p.spec.Hostname).String()
@@ -127,7 +128,7 @@ func (p *podSimulator) handleEvent(event watch.Event) error {
 	return nil
 }
 
-// replace applies a complete list of pods: it adds and updates the listed pods, and forgets all others.
+// replace adds and updates the listed pods, and stops the simulation of all pods that are not in the list.
 func (p *podSimulator) replace(list []corev1.Pod) {
 	listed := map[types.UID]bool{}
 	for i := range list {
@@ -208,8 +209,8 @@ func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 			} else if ctx.Err() != nil {
 				return time.Time{}
 			} else if err != nil {
-				// A conflict may mean that a new pod has the same name. Then the watch reports the deletion of the old
-				// one.
+				// A conflict may mean that a new pod with the same name exists. The watch then reports the deletion of
+				// this pod.
 				p.printf("kubelet: pod %s/%s: %s", known.namespace, known.name, explain(err))
 				known.retryAt = now.Add(podRetry)
 			}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// creating is the reason of containers that wait for their sandbox or image.
+// creating is the reason in the status of containers that wait for their sandbox or image.
 const creating = "ContainerCreating"
 
 func (p *pod) status(hostIP string) *corev1.PodStatus {
@@ -81,8 +81,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// showsEnd reports whether containers that have not restarted after a reboot have the state Terminated in the status.
-// This is so only with the restart policy OnFailure.
+// showsEnd reports whether the status shows containers as terminated until they restart after a reboot. A kubelet shows
+// them as terminated only with the restart policy OnFailure.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {

@@ -39,11 +39,11 @@ type Disk struct {
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
-// Reporter receives the reports of a machine. It must not call the host.
+// Reporter receives the reports of a machine. The methods of a Reporter must not call the Fleet.
 type Reporter interface {
 	// Save saves a disk.
 	Save(Disk) error
-	// Report replaces the machine's status.
+	// Report receives the new status of the machine after each change.
 	Report(simcloud.HostStatus)
 	// Print adds a line to the serial console.
 	Print(line string)

@@ -22,7 +22,7 @@ const maxFileBytes = 1 << 20
 type files map[string][]byte
 
 // parseUserData applies write_files of a cloud-config. Like cloud-init, it skips invalid entries. It returns a message
-// for each of them.
+// for each invalid entry.
 func parseUserData(data []byte) (files, []string, error) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if len(bytes.TrimSpace(data)) == 0 {

@@ -81,7 +81,8 @@ func Open(dir string) (*Journal, error) {
 	return j, nil
 }
 
-// load finds the current value of each key, and removes an unfinished commit at the end.
+// load finds the current value of each key. If the file ends with an unfinished commit, load removes this commit from
+// the file.
 func (j *Journal) load() error {
 	var err error
 	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
@@ -236,8 +237,8 @@ func (j *Journal) readText(at position) ([]byte, error) {
 	return data, nil
 }
 
-// moreEnd is the end of a line in which More is true. No other line ends this way, because in all other lines a closing
-// brace follows the value.
+// moreEnd is the end of a line in which More is true. If More is false, the value is followed by a closing brace, so
+// such a line cannot end with moreEnd.
 var moreEnd = []byte(`,"more":true}` + "\n")
 
 // compact replaces the file with one that contains only the current values. The old file stays until the new one is

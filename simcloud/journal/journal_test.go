@@ -145,7 +145,7 @@ func TestCompactionKeepsEverything(t *testing.T) {
 	}
 }
 
-// Compaction removes the mark "more" of lines, but must not change values with the same text.
+// Compaction removes the field "more" from each line. A value that contains a field "more" must stay unchanged.
 func TestCompactionSeparatesLines(t *testing.T) {
 	j := open(t, t.TempDir())
 	tricky := map[string]any{"a": 1, "more": true}

@@ -14,7 +14,7 @@ type call struct {
 	account string
 	// instance contains the properties that fault rules are compared with: see fault.Call.
 	instance *simcloud.Instance
-	// effect executes the call. If the call creates an instance, effect adds the faults to the instance.
+	// effect executes the call. If the call creates an instance, the faults are added to the instance.
 	effect func(faults []simcloud.InstanceFault) (any, error)
 }
 

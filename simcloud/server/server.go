@@ -72,7 +72,7 @@ func New(ctx context.Context, o Options) *Server {
 	s.routeCustomer()
 	s.routeAdmin()
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		// CodeNotFound would suggest that an instance does not exist, although the URL is wrong.
+		// Do not answer with CodeNotFound, because clients interpret it as the absence of an instance.
 		s.fail(w, failf(simcloud.CodeInvalidParameter, "%s %q is not part of the API", r.Method, r.URL.Path))
 	})
 	return s
@@ -113,7 +113,7 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// succeed writes a successful answer. Before the answer, it writes as many bytes of white space as padding specifies.
+// succeed answers a call with its result. The answer begins with white space, whose length in bytes is padding.
 func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	if result == nil {
 		w.WriteHeader(http.StatusNoContent)

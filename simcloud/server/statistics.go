@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// dropped counts calls whose connection a fault closed.
+// dropped is the outcome of a call whose connection was closed by a fault.
 const dropped = "Dropped"
 
 type statistics struct {

@@ -207,7 +207,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// A column with a wrong path is empty. So the sample needs a value for every column.
+// If the path of a column is wrong, its cell is empty. To detect this, the test sets a value for every column.
 func TestMachineColumnsShowValues(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	condition := func(name string) map[string]any {

@@ -92,8 +92,8 @@ func TestOperatorInstallsAllFormsOfTheChart(t *testing.T) {
 	}
 }
 
-// An attacker with the identity of the operator changes the content of objects of a provider process, or writes objects
-// that do not belong to a provider process. The policy must refuse these requests.
+// An attacker with the identity of the operator tries two kinds of requests: changing an object of a provider process,
+// and writing an object that does not belong to a provider process. The policy must refuse both kinds.
 //
 // Rule: operator-limited-by-policy.
 func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {

@@ -28,8 +28,8 @@ func impersonate(t *testing.T, user string, groups ...string) client.Client {
 
 const authors = "authors"
 
-// newAuthors returns the clients of two users who may write machines and fleets in the namespace. Only the second user
-// may use the given verb on the given resource.
+// newAuthors returns the clients of two users who may write machines and fleets in the namespace. The user of the
+// client trusted also has the permission for verb on resource.
 func newAuthors(t *testing.T, namespace, verb, resource string) (author, trusted client.Client) {
 	t.Helper()
 	write := rbacv1.PolicyRule{APIGroups: []string{machinistv1.GroupName}, Verbs: []string{"create", "update", "get"},

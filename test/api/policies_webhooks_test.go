@@ -33,8 +33,7 @@ func tryPatch(t *testing.T, user client.Client, object client.Object, patch ...j
 		client.DryRunAll)
 }
 
-// fieldPaths returns the JSON paths of all leaf fields of a type. For a field of list items, the path contains the
-// index 0.
+// fieldPaths returns the JSON paths of all leaf fields of a type. The path of an item of a list has the index 0.
 func fieldPaths(of reflect.Type, path string) (paths []string) {
 	switch {
 	case of.Kind() == reflect.Pointer:

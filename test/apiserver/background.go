@@ -24,8 +24,8 @@ const (
 	// deleteInForeground deletes an object in the foreground. The owner waits for the deletion of this object, and this
 	// object has its own dependents.
 	deleteInForeground
-	// dropOwners removes references to owners that do not exist or that wait for their dependents. The object keeps
-	// another owner.
+	// dropOwners removes references to owners that do not exist or that wait for their dependents. At least one other
+	// owner of the object remains.
 	dropOwners
 	// orphanDependent removes the reference to an owner that is deleted with the policy Orphan.
 	orphanDependent
@@ -222,7 +222,8 @@ func (s *Server) ownerState(r *record, o metav1.OwnerReference) int {
 	}
 	k, known := s.registry.byGVK[gv.WithKind(o.Kind)]
 	if !known || !s.served(k) {
-		// The server cannot check whether an owner of an unknown kind exists, so it does not delete the dependents.
+		// The kind of the owner is unknown, so the server cannot check whether the owner exists. The server therefore
+		// keeps the dependent object.
 		return solid
 	}
 	owner := s.live[o.UID]

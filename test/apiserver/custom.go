@@ -33,8 +33,7 @@ func (c *Custom) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// untyped implements shape for kinds without a Go type. Clients pass only unstructured objects and lists of such a
-// kind.
+// untyped is the shape of kinds without a Go type. Clients pass only unstructured objects and lists of such a kind.
 type untyped struct{}
 
 func (untyped) goType() reflect.Type        { return reflect.TypeFor[Custom]() }

@@ -114,8 +114,8 @@ func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, want
 	return true, false
 }
 
-// collectorFinalizers returns the finalizers of an object after a deletion request. They depend on the propagation
-// policy.
+// collectorFinalizers returns the finalizers of an object after a deletion request. The finalizers depend on the
+// propagation policy of the request.
 func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []string {
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(finalizers, metav1.FinalizerDeleteDependents)

@@ -45,8 +45,8 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 	return s.delete(k, req, marked, opts)
 }
 
-// markEvicted sets the condition DisruptionTarget of a pod. The real server does so even if the preconditions of the
-// deletion are not met.
+// markEvicted sets the condition DisruptionTarget of a pod. The real server also sets the condition if the
+// preconditions of the deletion are not met.
 func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error) {
 	pod := old.object.(*corev1.Pod)
 	conditions := slices.Clone(pod.Status.Conditions)

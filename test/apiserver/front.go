@@ -22,9 +22,9 @@ import (
 // Front serves one Server over HTTP with JSON as kube-apiserver does: discovery, reads, writes, subresources and
 // watches. A Front is safe for concurrent use. Tests of real managers and clients use it.
 //
-// A Front does not authenticate or authorize requests. The user of a request is the user that the client impersonates.
-// A Front returns neither tables nor protobuf, and does not support strict field validation. A Front runs the
-// definition controller, which is part of kube-apiserver, and no other background controller.
+// Front does not authenticate or authorize requests. The user of a request is the user that the client impersonates. A
+// Front returns neither tables nor protobuf, and does not support strict field validation. A Front runs the definition
+// controller, which is part of kube-apiserver, and no other background controller.
 type Front struct {
 	mu        sync.Mutex
 	server    *Server

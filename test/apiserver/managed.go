@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// managedFields contains the last applied configuration of each field manager, and the owners of the labels and
-// annotations. managedFields is immutable.
+// managedFields contains the configuration that each field manager applied last. It also contains the field managers
+// that own the labels and annotations. managedFields is immutable.
 type managedFields struct {
 	configurations map[string]map[string]any
 	// owned contains, for each field manager, the labels and annotations that the manager applied. A label or
-	// annotation without an entry belongs to the clients that send ordinary updates. Such clients also remain an owner
-	// if a manager applies the value that they have set.
+	// annotation without an entry belongs to the clients that send ordinary updates. If a manager applies the value
+	// that such a client has set, the client and the manager both own the label or annotation.
 	owned map[string]map[mapKey]bool
 	// writer is the name of the field manager that sends the current write. The name is empty if the write is not a
 	// server-side apply.

@@ -49,8 +49,8 @@ func (s *Server) patch(k *kind, req request, key client.ObjectKey, p sentPatch) 
 	return s.update(k, req, old, meta, body, old.managed)
 }
 
-// patched applies a patch to a stored object and returns the new metadata and content. Unchanged parts are shared with
-// the record.
+// patched applies a patch to a stored object and returns the new metadata and content. The returned content shares
+// unchanged maps and lists with the stored object.
 func (k *kind) patched(old *record, p sentPatch) (*metav1.ObjectMeta, map[string]any, error) {
 	switch p.kind {
 	case types.MergePatchType:

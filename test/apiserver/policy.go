@@ -53,8 +53,8 @@ func celProgram(expression string) (celgo.Program, error) {
 	return program, nil
 }
 
-// userOf returns the user name of an actor, which ends at the first space. The rest of an actor's name distinguishes
-// the runs of a process.
+// userOf returns the user name of an actor, which ends at the first space. The text after the space distinguishes the
+// runs of a process.
 func userOf(actor string) string {
 	user, _, _ := strings.Cut(actor, " ")
 	return user
@@ -189,8 +189,8 @@ func evaluatePolicy(p *admissionv1.ValidatingAdmissionPolicy, input map[string]a
 	variables := map[string]any{}
 	input["variables"] = variables
 	for _, variable := range p.Spec.Variables {
-		// A real API server evaluates a variable only when an expression uses it. An unused variable with an error is
-		// harmless.
+		// A real API server evaluates a variable only when an expression uses it. So an error in a variable matters
+		// only if an expression uses the variable.
 		if value, err := evaluate(variable.Expression, input); err == nil {
 			variables[variable.Name] = value
 		}

@@ -30,8 +30,9 @@ func (signingStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[stri
 	return body, nil
 }
 
-// update restricts a write to the fields that its subresource may change. Writes to the object change only metadata,
-// and writes to approval only conditions. Writes to status keep the approval or denial.
+// update restricts a write to the fields that its subresource may change. A write to the object may change only
+// metadata. A write to the subresource approval may change only conditions. Writes to status keep the approval or
+// denial.
 func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta,
 	body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
 	status, _ := body["status"].(map[string]any)

@@ -50,7 +50,7 @@ type Server struct {
 	registry *registry
 	now      func() time.Time
 
-	// log contains all writes. log[i] has the revision firstRevision+1+i.
+	// log contains all writes. The entry log[i] has the revision firstRevision+1+i.
 	log       []Change
 	tables    []table
 	created   int64
@@ -68,8 +68,8 @@ type Change struct {
 	Key  client.ObjectKey
 	// Old is the state of the object before the write. For Added, this state is nil.
 	Old client.Object
-	// New is the object after the write. For Deleted, New is the last state with the resource version of the deletion,
-	// as in a watch event.
+	// New is the object after the write. After a deletion, New is the last state of the object, with the resource
+	// version of the deletion, as in a watch event.
 	New client.Object
 	// Actor is the name of the client or background controller that sent the write.
 	Actor string
@@ -200,7 +200,8 @@ func (s *Server) timestamp() metav1.Time {
 	return metav1.Time{Time: s.now().Local().Truncate(time.Second)}
 }
 
-// nextUID returns the UID of a new object. The UID contains the number of objects created so far.
+// nextUID returns the UID of a new object, which is derived from the number of objects that the server has created so
+// far.
 func (s *Server) nextUID() types.UID {
 	s.created++
 	return types.UID(fmt.Sprintf("uid-%06d", s.created))

@@ -88,8 +88,8 @@ func (c customStrategy) update(_ metav1.Time, sub string, old *record, meta *met
 	return meta, body, errs
 }
 
-// withField copies the named field from one object body to another, and returns the result as a new map. If nothing
-// changes, the result is body itself.
+// withField copies the named field from one object body to another, and returns the result as a new map. If the field
+// is the same in both bodies, withField returns body without a copy.
 func withField(body map[string]any, name string, from map[string]any) map[string]any {
 	value, ok := from[name]
 	if current, present := body[name]; present == ok && sameJSON(current, value) {

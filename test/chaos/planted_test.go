@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/chaos/judge"
 )
 
-// This test injects no disturbances. Instead, the test breaches the invariants, with the identities of the processes.
-// The watcher must find each of these breaches in a running fleet, and no others.
+// This test injects no disturbances. Instead, the test itself writes changes that breach the invariants, and
+// impersonates the processes. The watcher must find each of these breaches in a running fleet, and no others.
 func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})

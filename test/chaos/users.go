@@ -29,7 +29,7 @@ type users struct {
 }
 
 // pools returns the permanent deployments. The simulated users neither scale the deployment "calm" nor change its
-// bounds, because the judge is less strict while a deployment changes.
+// bounds, because the judge checks fewer invariants while a deployment changes.
 func pools() []*v1beta1.MachineDeployment {
 	rolling := func(surge, unavailable int32) v1beta1.DeploymentStrategy {
 		return v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{

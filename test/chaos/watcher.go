@@ -116,7 +116,8 @@ func (o *watcher) fail(err error) {
 	}
 }
 
-// change first passes all earlier changes of the cloud to the judge, and then this change of a cluster.
+// change passes changes to the judge in order: first the earlier changes of the cloud, and then the given change of a
+// cluster.
 func (o *watcher) change(cluster string, c history.Change) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// flags make the processes notice problems within seconds instead of minutes. They do not affect any guarantee.
+// flags make the processes notice problems within seconds instead of minutes. The guarantees of Machinist do not depend
+// on the values of these flags.
 var (
 	flags = []string{
 		"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=500ms",

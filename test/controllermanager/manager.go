@@ -70,7 +70,7 @@ func (m Manager) Choices() []Choice {
 	return append(out, append(m.signatures(), m.expiredTokens()...)...)
 }
 
-// Due returns the earliest time at which an action becomes due. ok is false if no action waits for a time.
+// Due returns the earliest time for which a timed action is planned. ok is false if no timed action is planned.
 func (m Manager) Due() (at time.Time, ok bool) {
 	consider := func(t time.Time) {
 		if t.After(m.Now()) && (!ok || t.Before(at)) {

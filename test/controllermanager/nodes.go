@@ -16,7 +16,8 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 }
 
 // nodeChoices returns the actions of the node lifecycle controller. For a silent Node, it sets the conditions to
-// Unknown and the pods to not ready. The taints follow the conditions, in one loop for each effect.
+// Unknown and the pods to not ready. Then it updates the taints of the Node to match the conditions, with one update
+// for NoSchedule and one for NoExecute.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
 	ready := Ready(node)
 	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {

@@ -30,8 +30,8 @@ func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect
 	return found
 }
 
-// toleratedUntil returns when a pod stops tolerating the NoExecute taints of a node. The result ends is false if no
-// toleration has tolerationSeconds. Such a pod stays forever or is evicted immediately.
+// toleratedUntil returns when a pod stops tolerating the NoExecute taints of a node. If no toleration has
+// tolerationSeconds, ends is false, because the pod stays forever or is evicted immediately.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {
@@ -93,8 +93,8 @@ func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// collectable reports whether the pod collector must remove a pod. The Node of such a pod does not exist. Or the pod is
-// terminating, and its Node is not ready and has the out-of-service taint.
+// collectable reports whether the pod collector must remove a pod. The pod collector removes a pod whose Node does not
+// exist. It also removes a terminating pod whose Node is not ready and has the out-of-service taint.
 func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
 	if Ended(p) && p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0 {
 		return false // The real collector repeats the deletion of a pod with finalizers without effect.

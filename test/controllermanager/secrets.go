@@ -36,8 +36,8 @@ func (m Manager) expiredTokens() (out []Choice) {
 	return out
 }
 
-// signatures returns the actions of the signer of kubelet certificates. For an approved request, the signer issues a
-// certificate or sets the condition Failed.
+// signatures returns the pending actions of the controller that signs kubelet certificates. For an approved
+// CertificateSigningRequest, the controller issues a certificate or sets the condition Failed.
 func (m Manager) signatures() (out []Choice) {
 	for _, o := range m.Server.Snapshot(requestKind) {
 		csr := o.(*certificatesv1.CertificateSigningRequest)

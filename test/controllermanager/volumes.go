@@ -37,9 +37,9 @@ type attachedVolume struct {
 	inUse bool
 }
 
-// Clone returns an independent copy. The copy finds the volumes of a pod with the given function.
-func (v *Volumes) Clone(of func(*corev1.Pod) []string) *Volumes {
-	c := &Volumes{NamesOf: of, attached: map[string]attachedVolume{}}
+// Clone returns an independent copy. The copy uses namesOf to find the volumes of a pod.
+func (v *Volumes) Clone(namesOf func(*corev1.Pod) []string) *Volumes {
+	c := &Volumes{NamesOf: namesOf, attached: map[string]attachedVolume{}}
 	for name, a := range v.attached {
 		c.attached[name] = a
 	}

@@ -19,7 +19,7 @@ type Workload struct {
 }
 
 // Missing returns the pods that the controller of a workload would create now, each with the node that the scheduler
-// selects. Missing omits pods that fit on no node.
+// selects. Pods that fit on no node are not returned.
 func (m Manager) Missing(w Workload) []*corev1.Pod {
 	pods := m.podsOf(w)
 	switch w.Kind {

@@ -249,7 +249,7 @@ func (b *failingFleet) changeRecord(record *corev1.ConfigMap, id string) string 
 	return before
 }
 
-// silenceNodes silences the Node of a replacement machine, and then most Nodes at once.
+// silenceNodes stops the heartbeats of the Node of a replacement machine, and then of most Nodes at once.
 func (b *failingFleet) silenceNodes() {
 	check := &v1beta1.MachineHealthCheck{}
 	if err := b.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "workers"},
@@ -305,6 +305,5 @@ func (b *failingFleet) loseTarget() {
 	b.awaitFiring("MachinistCredentialsRefused", "MachinistCredentialExpiring")
 }
 
-// expiredToken is a token with an invalid signature. According to its claims iat and exp, it was valid for an hour in
-// 2001.
+// expiredToken is a token with an invalid signature. The token has expired: it was valid for an hour in 2001.
 const expiredToken = "e30.eyJpYXQiOjEwMDAwMDAwMDAsImV4cCI6MTAwMDAwMzYwMH0.c2lnbmF0dXJl"

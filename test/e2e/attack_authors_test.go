@@ -76,7 +76,7 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 		CredentialsRef: &v1beta1.LocalRef{Name: examples.CredentialsSecret},
 		UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
 	}
-	// The manager must be able to create the set and the machine of an administrator's fleet without a class.
+	// An administrator's fleet needs no class: the manager must be able to create its set and machine.
 	m.createFleet(1, func(o client.Object) {
 		if d, ok := o.(*v1beta1.MachineDeployment); ok {
 			d.Spec.Template.Spec = inline

@@ -41,8 +41,8 @@ const (
 	nearValue = "near-swordfish-4712"
 )
 
-// thief is the manifest of an old MachineSet without machines. Its only purpose is to make the migrator publish values
-// of Secrets.
+// thief is a manifest with an old MachineSet without machines, which refers to Secrets. With this manifest, the
+// attacker tries to make the migrator publish the values of the Secrets.
 const thief = `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: MachineSet
@@ -71,7 +71,8 @@ spec:
 // An author of old objects may not read Secrets, but writes references to Secrets of other users into the old objects.
 // The migrator must not read a Secret of another namespace. Even after the owner of the Secret has allowed its use, the
 // values of Secrets must not appear in a plan, status, event or log. An administrator must also accept the use of the
-// Secret, because its values would become part of a class. But the migrator must use the Secret that the fleet needs.
+// Secret, because its values would become part of a class. If the fleet needs a Secret and its use is allowed, the
+// migrator must use it.
 //
 // Rules: migration-secrets-need-consent, migration-hides-values-of-secrets.
 func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {

@@ -244,7 +244,7 @@ func TestAttackTenantConfirmsRemovalInOtherNamespace(t *testing.T) {
 	if err := m.Provider.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// Wait for the deletion of the tenant's own instance, because it shows that the confirmation has taken effect.
+	// The confirmation has taken effect when the instance of the tenant has been deleted.
 	m.awaitTerminated(own)
 	m.awaitOrphansBlocked(v1beta1.ReasonMostInstancesOrphaned)
 	m.wantUntouched(theirs...)

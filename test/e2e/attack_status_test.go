@@ -159,8 +159,8 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 }
 
 // An attacker may write the status of Machines in one namespace, and has the bootstrap token of one of these Machines.
-// The attacker writes the name of another Node into the status and requests a certificate for that Node. In one case,
-// the Node does not exist yet. In the other case, the Node exists, and the attacker also writes its provider ID into
+// The attacker writes the name of another Node into the status and requests a certificate for that Node. The test
+// covers two cases: the Node does not exist yet, or the Node exists and the attacker also writes its provider ID into
 // the status.
 //
 // Rule: certificate-name-from-provider.

@@ -21,10 +21,10 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A tenant may write fleets. In the template of a fleet, the tenant sets the label that names the provider to the name
-// of another provider. Then no process would create or delete the instances of the machines. The policy must refuse the
-// template. If neither the policies nor the webhook are installed, no machine may be created, and the deployment must
-// report the reason.
+// A tenant may write fleets. In the template of a fleet, the tenant sets the provider label to another provider. With
+// this label, no process would create or delete the instances of the machines. The policy must refuse the template. If
+// neither the policies nor the webhook are installed, no machine may be created, and the deployment must report the
+// reason.
 //
 // Rule: reserved-keys-refused.
 func TestAttackTenantSetsProviderLabelInTemplate(t *testing.T) {

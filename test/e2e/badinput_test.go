@@ -54,7 +54,7 @@ func TestBadInputIsRefusedOrHarmless(t *testing.T) {
 	b.removeAdmission()
 	admitted := b.createAll()
 
-	// Scale and roll out the healthy fleet, and scale it back.
+	// Change the healthy fleet: scale it up, roll out a change, and scale it down again.
 	m.scale(5)
 	m.awaitRunning(5)
 	m.rollTo(examples.LargeClass)
@@ -118,8 +118,8 @@ func (b *badInput) prepare() {
 	}
 }
 
-// write creates or updates an object with one mistake of the table. The name of the object is unique, unless the
-// mistake is the name itself.
+// write creates or updates an object that contains one mistake of the table. write gives the object a unique name,
+// except if the mistake is in the name.
 func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, error) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -155,7 +155,8 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 	}
 }
 
-// complete prepares an object so that its machines can join and be deleted. So only the mistake can cause a problem.
+// complete prepares an object so that its machines can join and be deleted. After that, the mistake in the object is
+// the only possible cause of a problem.
 func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad) {
 	b.t.Helper()
 	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec",
@@ -294,8 +295,8 @@ func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 	}
 }
 
-// hasEffect reports whether a condition must report the mistake. Wrong group sizes and node labels concern only an
-// autoscaler. A malformed priority counts as none. An object with the name of another provider belongs to that
+// hasEffect reports whether Machinist must report the mistake in a condition. Wrong group sizes and node labels concern
+// only an autoscaler. A malformed priority counts as none. An object with the name of another provider belongs to that
 // provider. In templates, Machinist overwrites all labels of its own, except the provider's label, which it refuses.
 func hasEffect(bad manifests.Bad) bool {
 	switch bad.By {

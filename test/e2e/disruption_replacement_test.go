@@ -25,8 +25,8 @@ import (
 )
 
 // Machines that are too old or annotated for replacement are replaced. The new machine must be in service before the
-// old one is drained, and the drain waits for the pods. A machine that must not be disrupted until a certain time is
-// replaced after this time.
+// old one is drained, and the drain waits for the pods. If a machine must not be disrupted before a certain time, it is
+// replaced after that time.
 //
 // Rules: exchange-makes-the-other-first, expired-machines-are-exchanged, exempt-from-disruption.
 func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {

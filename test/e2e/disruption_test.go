@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/e2e/disrupted"
 )
 
-// startForDisruption starts a Machinist with the classes of the example. startForDisruption tolerates frequent kills of
-// the processes. The cloud takes a second to remove an instance.
+// startForDisruption starts a Machinist with the classes of the example. The test may often kill its processes. The
+// cloud takes a second to remove an instance.
 func startForDisruption(t *testing.T) (*machinist, *supervised) {
 	t.Helper()
 	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: shortLease})
@@ -95,7 +95,7 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 		disrupted.Budget{Name: "fifth", Allowed: func(selected int) int { return max(1, selected/5) }},
 		disrupted.Budget{Name: "one", Selects: ofPool("one"), Allowed: atMost(1)},
 		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.Begin) bool {
-			// A write may follow within a second if its decision was made before the window opened.
+			// If the process decided before the window opened, its write may still follow within a second.
 			return b.At.After(opens.Add(time.Second)) && b.At.Before(closes)
 		}},
 	)

@@ -54,7 +54,7 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 	fleet, rest, _ := strings.Cut(fleet, "\n\nThe nodes are in the target cluster: ")
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(fleet)[1]
 	c := clientFor(t, kubeconfig)
-	// Only an interactive shell expands aliases by default.
+	// By default, a bash script does not expand aliases.
 	script := "set -e\nshopt -s expand_aliases\ncd ../..\n" + fleet
 	if out, err := exec.Command("bash", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("create the fleet: %v\n%s", err, out)
@@ -147,7 +147,7 @@ func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
 
 func get(t *testing.T, url, token string) (int, string) {
 	t.Helper()
-	// The self-signed certificate cannot be verified. This is safe on the same host.
+	// The self-signed certificate cannot be verified. This is safe, because the connection stays on this host.
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout: 10 * time.Second}
 	req, err := http.NewRequest(http.MethodGet, url, nil)

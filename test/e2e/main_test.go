@@ -15,8 +15,8 @@ import (
 )
 
 // grants is an environment variable with the folder in which each test records the grants that it used. The default is
-// a temporary folder. Existing records count too, so several runs can share the tests. A final run with -run '^$'
-// reports the grants that no run used.
+// a temporary folder. The tests can be divided among several runs that use the same folder, because a run keeps the
+// existing records. A final run with -run '^$' reports the grants that no run used.
 const grants = "E2E_GRANTS"
 
 // full returns true if FULL=1 is set. The slow tests then run, and the other tests use more machines.

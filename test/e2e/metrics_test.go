@@ -44,7 +44,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 			if err == nil {
 				response.Body.Close()
 			}
-			// An untrusted certificate also shows that the process serves.
+			// An error about an untrusted certificate also shows that the process serves HTTPS requests.
 			return err == nil || strings.Contains(err.Error(), "x509"), fmt.Sprint(err)
 		})
 		wantStatus(t, program+" without a token", url, "", http.StatusUnauthorized)

@@ -33,7 +33,7 @@ var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 }
 
 // A migration can be aborted in every phase. After an abort, everything must be as before, and the old controller must
-// continue to work. All aborts use the same fleet.
+// continue to work. One fleet is migrated and aborted repeatedly.
 //
 // Rules: migration-abort-restores.
 func TestMigrationAbortsInEveryPhase(t *testing.T) {

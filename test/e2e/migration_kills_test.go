@@ -68,8 +68,8 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	}
 }
 
-// killUntil kills processes at random moments, until the Migration reaches the given last phase. The argument kills is
-// the number of kills in each phase. If a phase is short, a kill may fall into the next phase.
+// killUntil kills processes at random moments, until the Migration reaches the given last phase. kills is the number of
+// kills in each phase. If a phase is short, a kill may fall into the next phase.
 func (m *migration) killUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
 	m.t.Helper()
 	killed := map[v1beta1.MigrationPhase]int{}

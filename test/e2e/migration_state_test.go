@@ -23,7 +23,8 @@ import (
 
 type fleetState struct {
 	instances map[string]simcloud.Record
-	// changes counts the calls that created, deleted or updated instances, by operation. Tag changes do not count.
+	// changes contains the number of calls that created, deleted or updated instances, by operation. Tag changes do not
+	// count.
 	changes map[string]int
 	nodes   map[string]corev1.Node
 	objects map[string]string

@@ -32,7 +32,7 @@ import (
 func TestFleetMovesAlthoughCommandIsKilled(t *testing.T) {
 	t.Parallel()
 	const size = 50
-	// Frequent checks for orphans fall into every stage of the move.
+	// The provider checks for orphans so often that a check runs in every stage of the move.
 	m := start(t, stack.Options{SeparateTarget: true, ProviderArgs: []string{"--orphan-check-period=1s",
 		"--orphan-min-age=1s"}})
 	m.removeDelays()

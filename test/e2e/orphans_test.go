@@ -214,8 +214,8 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 		a.createOrphan(b.clusterID(), namespace+"/ghost")}
 	a.awaitTerminated(ghosts...)
 
-	// Stop the provider of installation b. Then the provider of installation a checks for orphans several times. The
-	// orphan with the tags of installation b must remain.
+	// Stop the provider of installation "b". Then the provider of installation "a" checks for orphans several times.
+	// The orphan with the tags of installation b must remain.
 	if err := b.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +239,8 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 	a.awaitTerminated(theirs)
 }
 
-// Two namespaces of one control cluster have separate installations, with the same cluster ID in one of the cases.
-// Neither may change the instances of the other.
+// Two namespaces of one control cluster have separate installations, with the same cluster ID in one of the cases. No
+// installation may change the instances of the other installation.
 //
 // Rules: instance-owned-by-tags, cluster-id-recorded.
 func TestNamespacedInstallationsAreIndependent(t *testing.T) {

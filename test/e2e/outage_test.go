@@ -145,8 +145,8 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	t.Parallel()
 	const (
 		drain = 40 * time.Second
-		// hold is the time during which the drain respects the PodDisruptionBudget. The grace period of the pod is
-		// longer than the rest of the drain timeout.
+		// hold is the first part of the drain, in which the provider respects the PodDisruptionBudget. The grace period
+		// of the pod is longer than the rest of the drain timeout.
 		hold   = drain / 2
 		outage = 22 * time.Second
 	)

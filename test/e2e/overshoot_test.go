@@ -69,7 +69,8 @@ func TestOvershootFreezesOwners(t *testing.T) {
 	t.Logf("the surplus machines are gone after %s; scale up during the freeze", time.Since(began).Round(time.Millisecond))
 	m.scale(3)
 	observe := func() (n int, frozen bool) {
-		// Count the machines first. If the deployment is still frozen afterward, it was also frozen during the count.
+		// Count the machines before reading the label: a deployment that is frozen after the count was also frozen
+		// during the count.
 		n = len(m.machines())
 		return n, m.deployment().Labels[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot
 	}
@@ -153,7 +154,8 @@ func (m *machinist) ownerOf(machine *v1beta1.Machine) *v1beta1.MachineSet {
 }
 
 // awaitOvershoot waits until the label and the condition of an owner report that the owner is frozen because of an
-// overshoot. If frozen is false, awaitOvershoot waits until they report the end of the freeze.
+// overshoot. If frozen is false, awaitOvershoot waits until the label and the condition report that the owner is not
+// frozen.
 func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	m.t.Helper()
 	is := func(o client.Object, conditions []metav1.Condition) (bool, string) {

@@ -27,8 +27,8 @@ const byHandPage = "docs/by-hand.md"
 
 var longRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
 
-// A real bash must be able to run every command of the page in order, as written. The same bash then runs the console
-// commands of README.md for the resulting fleet, with the name of an existing machine. The test provides what a reader
+// A real bash must be able to run every command of the page in order, as written. After the fleet is running, the same
+// shell runs the console commands of README.md with the name of an existing machine. The test provides what a reader
 // has: two clusters, their kubeconfigs, and a PATH with kubectl, helm and the built programs. Other tests run the helm
 // commands of the guides and the make commands of the demo.
 //

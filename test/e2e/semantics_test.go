@@ -12,7 +12,7 @@ import (
 )
 
 // A fleet is created, scaled and deleted in a cloud with the consistency and errors of real clouds. The cloud must
-// create exactly the requested instances, and nothing may remain. The provider must not mistake an instance for
+// create exactly the requested instances, and nothing may remain. The provider must not treat an existing instance as
 // missing.
 func TestFleetWorksWithCloudSemantics(t *testing.T) {
 	t.Parallel()

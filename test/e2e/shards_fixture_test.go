@@ -30,8 +30,9 @@ var programs = []string{stack.Manager, stack.Provider}
 
 const namespacesPerShard = 4
 
-// sharded contains a Machinist installation with fleets in several namespaces. The test starts several processes of
-// each program. Each process has its own user group, so the API server's audit log shows who sent a write.
+// sharded is the fixture of the tests with shards: a Machinist installation with fleets in several namespaces. The test
+// starts several processes of each program. Each process has its own user group, so the API server's audit log shows
+// who sent a write.
 type sharded struct {
 	*machinist
 	namespaces []string

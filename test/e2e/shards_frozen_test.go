@@ -57,8 +57,8 @@ func (l *leaseLink) serve(t *testing.T, config *rest.Config) *rest.Config {
 	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
-// The leaders of a shard are frozen for longer than their lease duration. When they resume, they have work to do but
-// get no response about Leases.
+// The leaders of a shard are frozen for longer than their lease duration. After the leaders resume, they have pending
+// work, but their requests about Leases get no response.
 //
 // Rules: shard-has-one-owner, lease-counts-from-send.
 func TestFrozenShardDoesNotActAfterResume(t *testing.T) {

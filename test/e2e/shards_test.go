@@ -15,8 +15,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A successor must acquire an expired Lease within maxTries tries. The successor must write in each namespace before
-// maxRenewals renewals of the Lease. Both limits count requests, so they do not depend on the speed of the computer.
+// A successor must acquire an expired Lease within maxTries tries. Before the successor has renewed the Lease
+// maxRenewals times, it must write in each namespace. Both limits count requests, so they do not depend on the speed of
+// the computer.
 const (
 	maxTries    = 3
 	maxRenewals = 5

@@ -31,8 +31,8 @@ import (
 func TestEtcdIsRestoredUnderRunningProcesses(t *testing.T) {
 	t.Parallel()
 	const size = 6
-	// The manager's Lease outlasts the outage of the API server. So if the manager ends, the older data in the restored
-	// API server is the reason.
+	// The manager's Lease outlasts the outage of the API server. So the manager can end only because the restored API
+	// server contains older data.
 	m := start(t, stack.Options{
 		SeparateTarget: true, ProviderArgs: slices.Concat(defaultLease, orphanChecks()),
 		ManagerArgs: []string{"--leader-election-lease-duration=40s", "--leader-election-renew-deadline=30s"},

@@ -30,8 +30,8 @@ import (
 )
 
 // Two replicas of the manager run behind a TCP proxy. A client sends valid and invalid Machines while the certificate
-// and its CA are replaced, and while each replica restarts. The API server ignores an unreachable webhook, so a lost
-// request shows as an admitted invalid Machine.
+// and its CA are replaced, and while each replica restarts. The API server ignores an unreachable webhook. So the test
+// detects a lost request, because the invalid Machine is admitted.
 //
 // Rules: webhook-certificate-maintained, no-request-lost-in-renewal.
 func TestNoAdmissionRequestIsLost(t *testing.T) {
@@ -119,8 +119,8 @@ type webhook struct {
 	replicas []string
 }
 
-// trySend sends a valid Machine, or an invalid one that only the webhook refuses. trySend returns an error if the valid
-// Machine is refused or the invalid Machine is admitted.
+// trySend sends a Machine. If invalid is true, only the webhook refuses the Machine. trySend returns an error if a
+// valid Machine is refused or an invalid Machine is admitted.
 func (w *webhook) trySend(n int, invalid bool) error {
 	machine := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("stream-%d", n)},
@@ -296,7 +296,8 @@ func (w *webhook) awaitPresented(replicas ...string) {
 	w.t.Helper()
 	for _, replica := range replicas {
 		eventually(w.t, replica+" presents the certificate of the Secret", func() (bool, string) {
-			// This check only compares certificates. The API server checks the trust.
+			// This check only compares certificates. The API server verifies the certificate with the CA of the
+			// webhook.
 			conn, err := tls.Dial("tcp", replica, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return false, err.Error()

@@ -38,7 +38,7 @@ import (
 	"machinist.dev/machinist/internal/install"
 )
 
-// Patience is the timeout of Await. Patience only affects failing tests, because Await returns as soon as the expected
+// Patience is the timeout of Await. Only failing tests wait this long, because Await returns as soon as the expected
 // state is reached.
 const Patience = 2 * time.Minute
 
@@ -51,10 +51,11 @@ var (
 	kubeconfig    string
 )
 
-// Use sets the API server for the functions of this package.
+// Use sets the API server that the functions of this package use.
 func Use(config *rest.Config, file string) { administrator, kubeconfig = config, file }
 
-// Main starts a control plane, runs the tests and stops the control plane. Main uses only the first of the options.
+// Main starts a control plane, runs the tests and stops the control plane. If several options are given, Main ignores
+// all but the first.
 func Main(m *testing.M, options ...controlplane.Options) int {
 	logf.SetLogger(logr.Discard())
 	o := controlplane.Options{}

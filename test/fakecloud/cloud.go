@@ -36,7 +36,7 @@ type Cloud struct {
 	// Left describes the parts that a deletion has left so far. Delete returns this text in DeleteResult.Left until the
 	// instance has disappeared.
 	Left string
-	// Blind is the time after a creation in which lookups by tags do not find the new instance.
+	// Blind is how long lookups by tags do not find a new instance.
 	Blind time.Duration
 	// Lag is the age of the states that reads return, including the reads at the beginning of Create, Delete and Adopt.
 	// A read may miss a new instance, return a deleted one, or return old tags.
@@ -49,12 +49,12 @@ type Cloud struct {
 	// NodeName returns the node name of a machine's instance, or "" if it is unknown. The default is the name of the
 	// machine.
 	NodeName func(provider.Machine) string
-	// Scope returns the scope of a class for List. Without it, the scope is empty.
+	// Scope returns the scope in which List searches the instances of a class. If Scope is nil, the scope is empty.
 	Scope func(provider.Class) (string, error)
 	// Leftovers contains the parts of deleted instances, by account.
 	Leftovers map[string][]provider.Leftover
 
-	// Around wraps each call of the driver and must call f. call is a name such as "cloud create".
+	// Around is called for each call of the driver and must call f. call is a name such as "cloud create".
 	Around func(call string, f func() error) error
 	// OnList, OnGet and OnDelete run at the beginning of a call, while the cloud is unlocked. If such a function
 	// returns an error, the call returns the same error.

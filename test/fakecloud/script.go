@@ -12,19 +12,20 @@ type Step struct {
 	Err error
 	// Late is the delay until a Create or Adopt takes effect. The call returns its result without this delay.
 	Late time.Duration
-	// During, if set, is called while the call is in progress.
+	// The cloud calls During, if it is not nil, while the driver's call is in progress.
 	During func()
 	// If Spent is set, the cloud treats the token of a Create as used, as if an instance with this token had been
 	// created and removed.
 	Spent bool
-	// If Unseen is set, Delete reports Gone and deletes nothing, as after a stale read.
+	// If Unseen is true, Delete reports Gone and deletes nothing, like a provider whose lookup did not find the
+	// instance.
 	Unseen bool
 	// Answer, if set, may change the instance that Get returns.
 	Answer func(*provider.Instance)
 }
 
-// Will defines how the next calls of an operation behave, with one step for each call. The operation is Create, Get,
-// Delete or Adopt. Calls after the last step succeed.
+// Will scripts the next calls of an operation, with one step for each call. The operation is Create, Get, Delete or
+// Adopt. Calls after the last step succeed.
 func (c *Cloud) Will(operation string, steps ...Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

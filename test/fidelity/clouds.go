@@ -144,7 +144,7 @@ func clouds() []Behaviour {
 	}
 }
 
-// Gaps returns those behaviors of real programs that no double implements.
+// Gaps returns the behaviors of real programs that no test double has.
 func Gaps() []Gap {
 	return []Gap{
 		{"Paged lists, and expired continue tokens", "The store returns lists in one page."},

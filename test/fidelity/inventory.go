@@ -1,5 +1,5 @@
-// Package fidelity lists the behaviors of real programs that test doubles implement. Each entry names the code of the
-// double and a test that compares it with the real program.
+// Package fidelity lists the behaviors of real programs that test doubles implement. Each entry contains the functions
+// that implement the behavior in the double, and the tests that compare the behavior with the real program.
 //
 // Update the entry when you change a double, and add an entry for a new file. A test compares the entries with the
 // existing files and tests.
@@ -16,12 +16,12 @@ type Behaviour struct {
 	Doubles []string
 	// Tests contains the tests that compare the double with the real program, as folder and name: "test/x:TestThis".
 	Tests []string
-	// Why explains the lack of a test. The text names the real program that is not available, and the documentation of
-	// its behavior. If Tests is not empty, Why may describe what these tests do not cover.
+	// Why contains the reason why no test compares the double with the real program: which program is not available,
+	// and which documentation describes its behavior. If Tests is not empty, Why may contain the limits of these tests.
 	Why string
 }
 
-// Gap is a behavior of a real program that no double implements.
+// Gap is a behavior of a real program that the test doubles do not have.
 type Gap struct{ Name, Why string }
 
 // All returns all behaviors.

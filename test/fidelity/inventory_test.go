@@ -46,13 +46,14 @@ func TestEntriesNameExistingCode(t *testing.T) {
 	}
 }
 
-// exempt lists the files of doubles that implement no behavior themselves.
+// exempt contains the files of doubles that need no entry, because they implement no behavior.
 var exempt = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
 	"test/apiserver/front_client.go", "test/apiserver/front_discovery.go", "test/apiserver/front_requests.go",
 	"test/apiserver/front_watch.go", "simcloud/host/connection.go",
 	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
 
-// A file without an entry may implement a behavior that no test compares.
+// Each file of a double needs an entry. Otherwise, it may implement a behavior that no test compares with the real
+// program.
 func TestFilesAndTestsHaveEntries(t *testing.T) {
 	var listed, compared []string
 	for _, b := range All() {

@@ -205,7 +205,7 @@ func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	})
 }
 
-// Gone waits until no machine exists, and checks that no Nodes, instances and parts of instances remain.
+// Gone waits until all machines have been deleted, and checks that no Nodes, instances and parts of instances remain.
 func (f *Fleet) Gone() {
 	f.Helper()
 	f.Await("no machine", func(all []v1beta1.Machine) bool { return len(all) == 0 })

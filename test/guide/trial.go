@@ -14,7 +14,7 @@ import (
 type Trial struct {
 	// Root is the path of the repository. Page is the path of the guide, relative to Root.
 	Root, Page string
-	// Patience is the time limit for the start of the demo, and for each block.
+	// Patience is how long the test waits for the start of the demo, and for each block.
 	Patience time.Duration
 }
 
@@ -24,8 +24,8 @@ const (
 	demoIsReady = "Ctrl-C ends everything"
 )
 
-// Run runs the blocks of the guide and returns their output and the terminal. Run uses another folder, and skips builds
-// and downloads. Run renders charts instead of installing them.
+// Run runs the blocks of the guide and returns their output and the terminal. Run works in a separate folder, not in
+// the folder that the guide names. Run skips builds and downloads. Run renders charts instead of installing them.
 func (g Trial) Run(t *testing.T) (output string, terminal *Terminal) {
 	t.Helper()
 	root, err := filepath.Abs(g.Root)

@@ -59,8 +59,8 @@ func (w *World) injectFault() {
 	}
 }
 
-// transmit sends a request to the API server, or a response back. Other processes act meanwhile, and the transmission
-// may fail.
+// transmit sends a request to the API server, or a response back. During the transmission, other processes act, and the
+// request or response may be lost.
 func (w *World) transmit(p *process) error {
 	if p.dead {
 		return errUnreachable

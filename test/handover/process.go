@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/platform/sharding"
 )
 
-// The durations are the defaults of the processes.
+// These durations are the defaults of the flags of Machinist.
 const (
 	leaseDuration  = 15 * time.Second
 	renewDeadline  = 10 * time.Second

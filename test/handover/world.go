@@ -109,7 +109,8 @@ func (w *World) killLeader() {
 	}
 }
 
-// deploy changes the number of shards. The old processes stop one after another, while the new ones already run.
+// deploy replaces all processes by processes with the given number of shards. The old processes stop one after another,
+// while the new ones already run.
 func (w *World) deploy(shards int) {
 	w.logf("the number of shards is set to %d", shards)
 	for _, s := range w.slots {

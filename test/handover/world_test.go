@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The test repeats the run until its time limit. `go run ./test/simulate handovers` runs many more.
+// The test repeats the run until its time limit. `go run ./test/simulate handovers` repeats the run many more times.
 //
 // Rules: shard-has-one-owner, shard-taken-over-within-a-lease.
 func TestNamespaceNeverHasTwoOwners(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Files returns the path of the file with the test or scenario of each proof, relative to root. Files fails if a test
-// or scenario does not exist.
+// Files returns the file of each proof: the path of its test or scenario, relative to root. Files fails if a test or
+// scenario does not exist.
 func Files(root string, all []Incident) (map[Proof]string, error) {
 	found := map[Proof]string{}
 	folders := map[string]map[string]string{}

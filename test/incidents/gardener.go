@@ -4,7 +4,7 @@ import "slices"
 
 func gardener() []Incident { return slices.Concat(gardenerLost(), gardenerOthers()) }
 
-// gardenerLost returns Gardener's incidents in which machines were lost, leaked or could not be deleted.
+// gardenerLost returns incidents of Gardener in which machines were lost, leaked or could not be deleted.
 func gardenerLost() []Incident {
 	return []Incident{
 		{

@@ -12,12 +12,12 @@ type Incident struct {
 	Reference string
 	Title     string
 	Theme     Theme
-	// Happened describes the incident as users reported it, in one paragraph.
+	// Happened contains the incident as users reported it, in one paragraph.
 	Happened string
-	// Here describes what Machinist does in the same situation, in one paragraph.
+	// Here contains the behavior of Machinist in the same situation, in one paragraph.
 	Here string
 	// Proofs are the tests and scenarios that reproduce the cause. The tests and scenarios fail if Machinist does not
-	// behave as the field Here describes.
+	// behave as described in Here.
 	Proofs []Proof
 }
 

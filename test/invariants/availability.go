@@ -16,18 +16,19 @@ func Available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 		!now.Before(ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second))
 }
 
-// Version is one state in the history of a machine. A version ends at the position of the next version.
+// Version is the state of a machine between two of its changes. A version is valid from its position until the position
+// of the next version.
 type Version struct {
 	Position  int64
 	Available bool
-	// OwnEnd is true if Machinist itself, and not another client, made the machine unavailable in this version.
+	// OwnEnd is true if the machine became unavailable in this version because of a write of Machinist.
 	OwnEnd bool
 }
 
-// AvailableSince reports whether a machine counts as available for the decision of a process that has seen all changes
-// before a position in the history. The argument since is this position. A machine that another client made unavailable
-// later still counts, because the deciding process may not know this yet. versionAt returns a version by index.
-// AvailableSince reads the n versions from the last one to the first one.
+// AvailableSince reports whether a process may treat a machine as available. The process has seen all changes before
+// the position since. A machine that another client made unavailable later still counts, because the deciding process
+// may not know this yet. versionAt returns a version by index. AvailableSince reads the n versions from the last one to
+// the first one.
 func AvailableSince(n int, versionAt func(int) Version, since int64) bool {
 	for i := n - 1; i >= 0; i-- {
 		v := versionAt(i)

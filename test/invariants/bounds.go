@@ -1,9 +1,9 @@
-// Package invariants computes what the simulation and the chaos runs need to check invariant I3. That is how many
-// machines a set or a deployment may have, and how many must be available. The package also finds the versions on which
-// a decision may be based.
+// Package invariants computes what the simulation and the chaos runs need to check invariant I3. Invariant I3 limits
+// how many machines a set or a deployment may have, and how many must be available. The package also finds the versions
+// on which a decision may be based.
 //
-// The package imports no controller, because the check must not share the bugs of a controller. Versions have a
-// position that grows with time. In the simulation, the position is a revision, and in chaos runs it is a time.
+// The package imports no controller, because the check must not share the bugs of a controller. The versions of an
+// object are ordered by their positions. In the simulation, the position is a revision, and in chaos runs it is a time.
 package invariants
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // Bounds contains the numbers of machines that one version of a set or a deployment allows or requires.
 type Bounds struct {
-	// At most Most machines may be live, and at least Least machines must be available.
+	// Most is the maximum number of live machines, and Least is the minimum number of available machines.
 	Most, Least int
 	// Replicas is spec.replicas.
 	Replicas int
@@ -83,13 +83,13 @@ type Owner struct {
 	Versions []VersionBounds
 }
 
-// VersionBounds contains the bounds of one version. The version ends at the position of the next version.
+// VersionBounds contains the bounds of one version. The bounds apply until the position of the next version.
 type VersionBounds struct {
 	Position int64
 	Bounds
 }
 
-// Note appends a version of an object with its bounds, and stores the UID of the object's controller.
+// Note adds a version of an object and its bounds to the history, and stores the UID of the object's controller.
 func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 	o.Controller = ""
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
@@ -103,9 +103,9 @@ func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 // Last returns the bounds of the last version.
 func (o *Owner) Last() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
 
-// Within returns the highest maximum and the lowest minimum of several versions: the version at the given position, and
-// all later versions. A controller that has seen all changes before this position may base its decision on any of these
-// versions.
+// Within returns the bounds for a controller that has seen all changes before the given position. The controller may
+// base its decision on the version at this position or on any later version. So Within returns the highest maximum and
+// the lowest minimum of these versions.
 func (o *Owner) Within(since int64) (most, least int) {
 	least = math.MaxInt
 	for i, v := range o.Versions {

@@ -22,16 +22,16 @@ type Link struct {
 	open      map[*connection]bool
 }
 
-// Cut is a kind of interruption of a link.
+// Cut defines how a link is interrupted.
 type Cut int
 
 const (
-	// Whole means that the link forwards everything.
+	// Whole means that the link is not interrupted.
 	Whole Cut = iota
 	// Refused means that the link closes all connections and accepts no new ones.
 	Refused
 	// Swallowed means that the link drops all data, and the end of connections, without an error. Connections stay
-	// open, and the link accepts new ones. When the link becomes Whole, it closes the connections that lost data.
+	// open, and the link accepts new ones. Connections that lost data are closed when the link becomes Whole.
 	Swallowed
 )
 
@@ -80,7 +80,7 @@ func (l *Link) Connections(server string) (forwarded, failed int) {
 	return l.forwarded[server], l.failed
 }
 
-// Become sets the kind of interruption of the link from now on.
+// Become changes how the link is interrupted.
 func (l *Link) Become(cut Cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,8 +108,8 @@ func (c *connection) close() {
 	}
 }
 
-// nextServers returns the servers in the order in which a connection must try them. Each call begins with another
-// server.
+// nextServers returns the servers in the order in which a connection must try them. If there are several servers,
+// consecutive calls start with different servers.
 func (l *Link) nextServers() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +200,8 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 	}
 }
 
-// drops reports whether to drop the data of a connection. If so, it marks the connection as lossy.
+// drops reports whether the link must drop the data of a connection. It then also marks the connection, because the
+// connection has lost data.
 func (l *Link) drops(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -132,7 +132,8 @@ var (
 	unsimulated string
 )
 
-// Recorded returns the states from the simulation and the states that it cannot reach.
+// Recorded returns the machine states that the simulation reaches, and the machine states that the simulation cannot
+// reach.
 var Recorded = sync.OnceValue(func() States {
 	all := States{}
 	for _, text := range []string{recorded, unsimulated} {
@@ -163,7 +164,7 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns the heads and conditions that occur in the other States, but not in s.
+// Beyond returns the heads and conditions that are in other, but not in s.
 func (s States) Beyond(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {

@@ -12,27 +12,27 @@ type Guard string
 
 // The guards are listed in the order in which an API server calls them.
 const (
-	// BySchema stands for the CustomResourceDefinition, its rules, and the API server itself. BySchema is always in
-	// effect.
+	// BySchema means that the API server refuses the object because of the CustomResourceDefinition, its rules, or its
+	// built-in validation. BySchema is always in effect.
 	BySchema Guard = "schema"
 	// ByPolicy stands for the ValidatingAdmissionPolicies.
 	ByPolicy Guard = "policy"
 	// ByManager is the webhook of machinist-manager.
 	ByManager Guard = "webhook of the manager"
-	// ByProvider is the webhook of the provider of the simulated cloud.
+	// ByProvider stands for the webhook of the provider process for the simulated cloud.
 	ByProvider Guard = "webhook of the provider"
 )
 
-// Bad describes an object with a mistake. The API server must refuse this object under strict field validation, the
-// default of kubectl.
+// Bad is an object with a mistake. The API server must refuse this object under strict field validation, the default of
+// kubectl.
 type Bad struct {
 	// Name consists of the kind and a description of the mistake. Names are unique in the table.
 	Name string
 	// Sample is the correct object. Changes are the mistake.
 	Sample  string
 	Changes Changes
-	// For an update, Was contains the changes from the sample to the existing object. They may be empty. For a
-	// creation, Was is nil.
+	// For an update, Was contains the changes from the sample to the existing object. They may be empty. Was is nil if
+	// the mistake is in a new object.
 	Was Changes
 	// Reports contains the texts that the rejection must contain, in particular the name of the field.
 	Reports []string
@@ -48,7 +48,7 @@ func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
 	return object, b.Changes.Apply(object)
 }
 
-// Former returns the existing object for an update, without the mistake.
+// Former returns the valid object that exists before an update adds the mistake.
 func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
 	object, err := Parse(namespace, b.Sample)
 	if err != nil {

@@ -29,7 +29,7 @@ func wrongTypes() []Bad {
 	return all
 }
 
-// eachField calls visit with the path of each named field, and with a value of a wrong type.
+// eachField calls visit for each named field, with its path and a value of a wrong type.
 func eachField(path string, s apiextensionsv1.JSONSchemaProps, visit func(path string, invalid any)) {
 	switch {
 	case s.XIntOrString:

@@ -163,7 +163,7 @@ func simMachine(changes map[string]any) map[string]any {
 }
 
 // providerSpecs returns objects with a providerSpec that the simulated cloud's driver refuses. at is the path of the
-// part that contains the providerSpec.
+// part of the sample that contains the providerSpec.
 func providerSpecs(kind, sample string, base Changes, at string) []Bad {
 	field := strings.ReplaceAll(at, "/", ".") + ".providerSpec"
 	var all []Bad

@@ -98,7 +98,7 @@ func Samples() []string {
 }
 
 // Changes contains new values for parts of an object, by path. Slashes separate the parts of a path, and ~1 stands for
-// a slash within a part. A value can be anything that JSON can encode. The value nil removes the part.
+// a slash within a part. A value can be anything that JSON can encode. If the value is nil, the part is removed.
 type Changes map[string]any
 
 // Parse parses a sample and sets its namespace, unless its kind is cluster-scoped.

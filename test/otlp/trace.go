@@ -67,7 +67,7 @@ func attributesOf(all []*commonv1.KeyValue) map[string]string {
 // Trace contains the spans of one trace.
 type Trace []Span
 
-// Of filters the spans by a trace ID, and returns the trace with this ID.
+// Of returns the trace with the given ID, from the spans that have this ID.
 func Of(spans []Span, id string) (t Trace) {
 	for _, s := range spans {
 		if s.Trace == id {
@@ -98,7 +98,7 @@ func (t Trace) Named(name string) (found []Span) {
 	return found
 }
 
-// Check returns each error in a complete trace. The trace must have one root and unique IDs, and must contain every
+// Check returns the problems of a complete trace. The trace must have one root and unique IDs, and must contain every
 // parent. No span may end before it begins.
 func (t Trace) Check() (problems []string) {
 	if n := len(t.Roots()); n != 1 {

@@ -33,7 +33,7 @@ func newHost(output io.Writer) (*host, error) {
 	if h.programs, err = locatePrograms(); err != nil {
 		return nil, err
 	}
-	// containerd, its shim and runc find the programs that they call in this folder.
+	// containerd, its shim and runc call programs in this folder, and find them through PATH.
 	return h, os.Setenv("PATH", filepath.Dir(h.programs.containerd)+":"+os.Getenv("PATH"))
 }
 

@@ -283,8 +283,8 @@ kind: KubeProxyConfiguration
 conntrack: {maxPerCore: 0, min: 0}
 `
 
-// systemctl is a script in place of systemctl, because systemd cannot run in these namespaces. The script supports only
-// the unit kubelet, as in the packages of kubeadm.
+// systemctl is a script that replaces the systemctl of systemd, because systemd cannot run in these namespaces. The
+// script supports only the unit kubelet, as in the packages of kubeadm.
 const systemctl = `#!/bin/sh
 unit=$(echo "$*" | tr ' ' '\n' | grep -v '^--' | sed -n 2p)
 pid=$(cat /run/kubelet.pid 2>/dev/null)

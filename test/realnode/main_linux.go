@@ -18,7 +18,8 @@ const (
 	folderVariable = "MACHINIST_REALNODE_FOLDER"
 )
 
-// `go test` starts the first stage without a variable. These are the later stages.
+// The following stages are set in an environment variable. In the first stage, which `go test` starts, the variable is
+// empty.
 const (
 	stageInit = "init" // the first process in the namespaces
 	stageTest = "test" // the tests
@@ -72,8 +73,8 @@ func runInNamespaces() (int, error) {
 	}
 	defer lock.Close()
 
-	// With Pdeathsig, the kernel kills the child when the thread that started it ends. So this thread must outlive the
-	// child.
+	// With Pdeathsig, the kernel kills the child when the thread that started it ends. So the goroutine stays on this
+	// thread until the child has ended.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)

@@ -24,8 +24,8 @@ var gatewayAddress = net.IPv4(192, 0, 2, 1)
 // these system folders. The new folders belong to the run, and are empty at first.
 var ownFolders = []string{"/run", "/var/lib", "/var/log"}
 
-// ownSettings are host-wide settings that the kubelet would change. In the namespaces, the kubelet changes files
-// instead.
+// ownSettings are host-wide settings that the kubelet would change. In the namespaces, files replace these settings, so
+// that the host does not change.
 var ownSettings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
 	"kernel/keys/root_maxbytes",

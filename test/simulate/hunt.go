@@ -19,18 +19,18 @@ type hunt struct {
 	match   string
 	every   int
 	workers int
-	// If quick is set, the hunt plants only an even sample of the bugs that many runs find.
+	// If quick is set, the hunt tests only a sample of those bugs that many runs find.
 	quick bool
-	// If kindCloud or exclusive is set, the hunt checks that a bug is found only with the feature of the simulation
-	// that was added for this bug.
+	// If kindCloud or exclusive is set, the hunt checks that only the matching feature of the simulation finds the bug.
 	kindCloud, exclusive bool
-	// baseline is the number of runs without the new dimensions that must not find an exclusive bug. together plants
-	// all bugs in one program for this check. This is much faster, but one bug may hide another.
+	// baseline contains the number of runs without the new dimensions. No such run may find an exclusive bug. together
+	// plants all bugs in one program for this check. This is much faster, but one bug may hide another.
 	baseline baseline
 	together bool
-	// measure counts the runs that find each bug.
+	// measure makes the hunt count how many runs find each bug.
 	measure bool
-	// keep is a folder, or "". If keep is set, the hunt stores the programs in this folder and does not run them.
+	// keep is the folder in which the hunt stores the programs. If keep is not empty, the hunt does not run the
+	// programs.
 	keep string
 }
 
@@ -143,8 +143,8 @@ func (h hunt) tryTogether(ctx context.Context, dir string, chosen []mutant) erro
 	return nil
 }
 
-// run builds a separate program with each bug, and searches for violations with this program. During a search, the
-// program with the next bug is built. Any unexpected result is an error.
+// run builds one program for each bug, and searches for violations in the runs of this program. While run searches with
+// one program, it already builds the next one. Any unexpected result is an error.
 func (h hunt) run(ctx context.Context) error {
 	chosen, err := h.chosen()
 	if err != nil {

@@ -25,20 +25,20 @@ type amounts struct {
 	// of random runs for each group.
 	plans, pairs int
 	runs         map[simulation.Group]int
-	// faults is the number of single faults for each scenario and each cloud semantics. Of the combinations of a
-	// scenario and semantics, only one in oneIn combinations runs.
+	// faults is the number of single faults for each scenario and each cloud semantics. If oneIn is 3, only one third
+	// of the combinations of a scenario and semantics run.
 	faults, oneIn int
-	// corruptions is the number of corruptions. A corruption changes the first state of a scenario, the last state, or
-	// a state between them. The field states is the number of states between them.
+	// corruptions is the number of runs with a corruption. A corruption changes the first state of a scenario, the last
+	// state, or a state between them. states is the number of states between the first and the last one.
 	corruptions, states int
 }
 
-// full contains the amounts for the nightly run, which must finish within half an hour on two cores. So the nightly run
-// takes an even sample of the 555,000 single faults, with fewer faults of caches (see Plans.Budget), and of the
-// 1,790,000 corruptions. A large enough sample of corruptions contains each field of each kind with each way to change
-// it, in several states.
+// full contains the amounts for the nightly run, which must finish within half an hour on two cores. To save time, the
+// nightly run tries only a sample of the 555,000 single faults and of the 1,790,000 corruptions. The sample contains
+// fewer faults of caches (see Plans.Budget). The sample is large enough to change each field of each kind in every
+// possible way, in several states.
 //
-// quick contains the amounts for the run after every change, which must finish within four minutes on two cores. The
+// quick contains the numbers for the run after every change, which must finish within four minutes on two cores. The
 // seed of this run comes from the commit, so each commit tries other samples. The nightly run also covers the cases
 // that are not in these samples.
 var (
@@ -59,8 +59,8 @@ var (
 	}, faults: 4, corruptions: 17_000, states: 4}
 )
 
-// faultsOfPairs is the number of single faults for each scenario if a cloud has two semantics. Each scenario runs with
-// only one in shareOfPairs pairs of semantics.
+// faultsOfPairs is the number of single faults for each scenario if a cloud has two semantics. For each scenario, the
+// sweep tries one in shareOfPairs pairs of semantics.
 const (
 	faultsOfPairs = 1
 	shareOfPairs  = 2

@@ -5,8 +5,8 @@ package main
 var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", from: "	if len(siblings) == 0 {",
 	to: "	if len(siblings) >= 0 {"}
 
-// withoutOwnAge makes the orphan collection measure the age of orphans only with the provider's clock. A process that
-// has known an orphan for this time has seen it at least twice.
+// withoutOwnAge removes a check from the orphan collection, which then measures the age of orphans only with the
+// provider's clock. A process that has known an orphan for its minimum age has seen it at least twice.
 var withoutOwnAge = &mutant{
 	file: "internal/health/orphans/plan.go",
 	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",

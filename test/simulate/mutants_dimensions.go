@@ -1,8 +1,8 @@
 package main
 
 // onlyReady makes kubelets report only the condition Ready. withoutTaints removes the controller that taints Nodes
-// according to their conditions. With both changes, the simulation contains no realistic node conditions and no taints
-// for these conditions.
+// according to their conditions. If both mutants are planted, the simulation contains no realistic node conditions and
+// no taints for these conditions.
 var (
 	onlyReady = &mutant{file: "test/simulation/hosts.go",
 		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",
@@ -13,8 +13,8 @@ var (
 	simpleNodes = []*mutant{onlyReady, withoutTaints}
 )
 
-// dimensionMutants returns bugs that only newer dimensions of the world reveal: corrupted objects, incidents, or
-// realistic kubelets and a realistic kube-controller-manager.
+// dimensionMutants returns bugs that are found only by newer features of the simulation: corrupted objects, incidents,
+// or realistic kubelets and a realistic kube-controller-manager.
 func dimensionMutants() []mutant {
 	return []mutant{
 		{

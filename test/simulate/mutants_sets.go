@@ -1,6 +1,6 @@
 package main
 
-// setMutants returns bugs in how sets and deployments treat a broken machine next to other machines.
+// setMutants returns bugs in sets and deployments that contain broken machines next to working machines.
 func setMutants() []mutant {
 	return []mutant{
 		{

@@ -16,16 +16,16 @@ import (
 type build struct {
 	mutant mutant
 	binary string
-	// simple is a second program with the same bug. The second program lacks the feature of the simulation that was
-	// added to find the bug. If flags can turn off this feature, simple equals binary. simple is set only in a hunt
-	// with the flag exclusive.
+	// simple is a second program with the same bug. In the second program, the feature of the simulation that was added
+	// to find the bug is turned off. If flags can turn off this feature, simple equals binary. simple is set only in a
+	// hunt with the flag exclusive.
 	simple string
 	took   time.Duration
 	err    error
 }
 
-// builds compiles the programs one after the other and sends each one to the returned channel. While the receiver uses
-// a program, the next one is compiled.
+// builds compiles the programs one after the other and sends each one to the returned channel. builds compiles the next
+// program while the receiver uses the previous one.
 func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-chan build {
 	out := make(chan build, 1)
 	go func() {

@@ -14,8 +14,8 @@ import (
 
 // These constants limit a search. A bug that needs a longer search is found only by chance.
 const (
-	// mutantRuns is the number of random runs that search for a mutant. For a mutant that plans can find, the search
-	// first tries plans. The number of these plans is mutantPlans.
+	// mutantRuns is the number of random runs that search for a mutant. If the field planned of a mutant is set, the
+	// search first tries mutantPlans plans.
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
 	// planSeeds is the number of consecutive seeds for the plan of a mutant, beginning with the seed of the mutant.
@@ -80,11 +80,12 @@ func (s search) withDefaultCloud(ctx context.Context) (string, error) {
 	return strings.Join(found, "; "), err
 }
 
-// baseline is the number of plans, and of random runs for each group, that must not find an exclusive bug.
+// baseline contains the number of plans, and the number of random runs for each group. None of these plans and runs may
+// find an exclusive bug.
 type baseline struct{ plans, runs int }
 
-// withoutNewDimensions returns the violations that plans and random runs find without incidents, cloud semantics and
-// corruptions.
+// withoutNewDimensions runs plans and random runs without incidents, cloud semantics and corruptions, and returns the
+// violations that these runs find.
 func (s search) withoutNewDimensions(ctx context.Context, amount baseline) (string, error) {
 	var groups []string
 	for _, g := range simulation.Groups() {

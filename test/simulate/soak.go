@@ -23,8 +23,8 @@ import (
 )
 
 // soakShare is the time that a worker spends on one scenario before the worker chooses another one. Each turn begins
-// with a recorded run, from which the other runs of the turn start. Recording takes as long as many other runs, so this
-// time must be long.
+// with a recorded run, from which the other runs of the turn start. The recording takes as long as many other runs, so
+// soakShare must be long enough for many runs.
 const (
 	soakShare   = 5 * time.Second
 	reportEvery = 5 * time.Minute

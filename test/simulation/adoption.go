@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// adoptions returns actions in which an administrator adopts an instance of another tool, in varying order. The
-// administrator may try twice, and may delete the machine.
+// adoptions returns actions in which an administrator adopts an instance of another tool, in varying order. The script
+// may repeat the adoption once, and may delete the machine.
 func adoptions(r *rand.Rand) []Action {
 	const vm = "vm-1"
 	actions := []Action{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
@@ -165,7 +165,7 @@ func adopters(machines []client.Object) (n int) {
 }
 
 // byHand returns the given machines, except machines whose instance belongs to another machine or no longer exists.
-// byHand reports unexpected exceptions. untagged is the number of instances without a machine.
+// byHand calls report if such a machine is unexpected. untagged is the number of instances without a machine.
 func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.owner() == "" {

@@ -20,7 +20,7 @@ import (
 // agents.
 
 const (
-	// agentClass is the class of machines with agents. Their kubelets start with firstVersion.
+	// agentClass is the class of machines with agents. The kubelets of these machines start with firstVersion.
 	agentClass   = "with-agent"
 	firstVersion = "v1.36.3"
 	mostFailures = 2
@@ -28,8 +28,9 @@ const (
 
 type agent struct {
 	kubelet string
-	// working is the version to which the agent is updating the node, or "". answer is the result of the last update
-	// until the agent has reported it. worked is the version of the last update.
+	// working is the version to which the agent is currently updating the node. If no update is in progress, working is
+	// empty. answer is the result of the last update until the agent has reported it. worked is the version of the last
+	// update.
 	working, worked, answer string
 }
 
@@ -163,8 +164,8 @@ func (w *World) kubeletOf(node *corev1.Node) string {
 	return firstVersion
 }
 
-// mayCallUpToDate checks that a machine with an agent is up to date only if its kubelet has the requested version and
-// no update is in progress.
+// mayCallUpToDate checks the machines with an agent that are reported as up to date. The kubelet of such a machine must
+// have the requested version, and no update may be in progress.
 func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil ||
 		m.Status.Applied.Version != m.Spec.Version {

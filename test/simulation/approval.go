@@ -28,11 +28,12 @@ import (
 
 var requestKind = certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 
-// requester tells who has really sent a certificate request.
+// requester is the real sender of a certificate request.
 type requester struct {
-	// machine is the UID of the machine whose kubelet requests its own certificate. Other requesters have no machine.
+	// machine is the UID of the sender's machine, if a kubelet requests a certificate for its own machine. For other
+	// senders, machine is empty.
 	machine uid
-	// joins means that the kubelet uses its bootstrap token for the request.
+	// joins is true if the kubelet uses its bootstrap token for the request.
 	joins bool
 }
 

@@ -19,7 +19,7 @@ import (
 // Autoscaler is the name of the actor for writes by the autoscaler.
 const Autoscaler = "autoscaler"
 
-// minSize and maxSize are the bounds of a node group that never becomes empty. Other groups have the minimum size 0.
+// minSize and maxSize are the bounds of a node group that must not become empty. Other groups have the minimum size 0.
 const minSize, maxSize = 1, 6
 
 // autoscaler imitates each request that cluster-autoscaler sends with its clusterapi provider. The autoscaler decides
@@ -247,7 +247,8 @@ func autoscaled(r *rand.Rand) []Action {
 	return actions
 }
 
-// autoscaledRoll adds a rollout of the fleet to the actions of autoscaled. Some runs revert this rollout.
+// autoscaledRoll returns the actions of the function autoscaled, with an additional rollout of the fleet. Some runs
+// revert this rollout.
 func autoscaledRoll(r *rand.Rand) []Action {
 	actions := autoscaled(r)
 	left := 1 + r.IntN(5)
@@ -270,8 +271,8 @@ func (d Action) onceDecisionsLeft(n int) Action {
 	return d
 }
 
-// loseInstance returns an action that removes an instance with a Node, which need not be Ready. Without a Node, only
-// the join timeout would reveal the loss, and it exceeds the patience of a run.
+// loseInstance returns an action that removes an instance with a Node, which need not be Ready. An instance without a
+// Node is not removed, because its loss is noticed only after the join timeout, which is too long for a run.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })

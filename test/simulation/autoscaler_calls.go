@@ -15,8 +15,8 @@ import (
 // call describes one call to the autoscaler's cloud provider interface. A call sends several requests, one after
 // another.
 type call struct {
-	// next sends the next request of the call. If another request follows, this function replaces itself by the
-	// function for that request.
+	// next sends the next request of the call. After that, next is the function that sends the following request of the
+	// call, if there is one.
 	next    func(*autoscaler) error
 	delta   int
 	victims []client.ObjectKey
@@ -251,7 +251,7 @@ func (a *autoscaler) writeSize() error {
 	return a.checkNextVictim()
 }
 
-// readToUnmark and unmark remove the delete mark after a failed scale-down.
+// After a failed scale-down, readToUnmark reads the machine, and unmark removes its delete mark.
 func (a *autoscaler) readToUnmark() error {
 	a.call.next = (*autoscaler).unmark
 	return a.client().Get(context.Background(), a.call.victims[0], a.call.machine)

@@ -19,16 +19,17 @@ import (
 
 // ledger checks that the manager carries out the requests of the autoscaler. The manager may delete an available
 // machine only if it has the delete mark, or if a rollout replaces it. If the size is lowered by more than the number
-// of marked machines, the manager may choose the other victims. The field free is the number of these other victims.
+// of marked machines, the manager may choose the other victims. free is the number of unmarked machines that the
+// manager may delete.
 type ledger struct {
 	world *World
-	// due contains the marked machines for which the size was lowered. Each of these machines must be deleted. excused
-	// contains marked machines that may stay, because the size was raised again, or because another machine was deleted
+	// due contains the marked machines that must be deleted, because the size was lowered for them. excused contains
+	// the marked machines that may stay, because the size was raised again, or because another machine was deleted
 	// instead.
 	due     map[uid]int64 // revision at which the size was lowered
 	excused map[uid]bool
-	// free is the number of machines that the manager may choose itself, because the size was lowered without a mark on
-	// a machine.
+	// free is the number of machines that the manager may choose itself. Each of them results from a lower size without
+	// a machine that has the delete mark.
 	free         int
 	templates    []template
 	lastLowering map[uid]lowering
@@ -41,9 +42,9 @@ type template struct {
 }
 
 // lowering describes a write that reduces the replicas of a set. known is the revision of the deployment that the
-// writer had read. Before the set chooses victims, it must have seen all changes of machines up to the revision in the
-// field machines (rule victims-from-fresh-view). This revision is the later one of two revisions: the last change of
-// the deployment's spec, and the revision up to which the writer had seen the machines.
+// writer had read. The set must have seen all changes of machines up to the revision in the field machines before it
+// chooses which machines to delete (rule victims-from-fresh-view). That is the revision of the last change of the
+// deployment's spec, or the revision up to which the writer had seen the machines, whichever is later.
 type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
@@ -81,7 +82,7 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	case *v1beta1.Machine:
 		before, known := l.world.oracle.machines[o.UID]
 		if _, due := l.due[o.UID]; due && c.Actor == Autoscaler && known && !marked(o) {
-			// After the size was lowered, the autoscaler has marked the machine again and then removed the mark.
+			// The size was lowered for this machine. Then the autoscaler marked the machine again and removed the mark.
 			delete(l.due, o.UID)
 			l.free++
 		}
@@ -111,7 +112,7 @@ func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDe
 		delete(l.excused, m.UID)
 		size := invariants.Replicas(after.Spec.Replicas)
 		if sized, known := l.sizedFor(); !known || sized <= size || l.notExcused() > l.live()-size {
-			// The manager has not acted on the higher size yet, so the machine may stay.
+			// The autoscaler has raised the size, but the manager has not acted on this yet. So the machine may stay.
 			l.excused[m.UID] = true
 		}
 	}
@@ -201,8 +202,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	if isAvailable {
 		l.checkOrder(m, owner.UID, instructed.machines)
 	}
-	// The manager chose the victim by the state that it had read when it reduced the replicas of the set. The machine
-	// may have become available since then.
+	// When the manager reduced the replicas of the set, it chose the machine to delete by the state that it had read.
+	// The machine may have become available since then.
 	then := versionAt(o.history[m.UID], instructed.machines)
 	if then != nil && !invariants.Available(then, 0, l.world.clock.at) {
 		isAvailable = false
@@ -224,8 +225,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 }
 
-// replaced reports whether the machine is outdated: its class differs from a class in the deployment's template, at the
-// given revision or later.
+// replaced reports whether the machine is outdated: the deployment's template had another class at the given revision
+// or later.
 func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {
@@ -243,8 +244,8 @@ func (l *ledger) size(set uid) int {
 }
 
 // smallestSize returns the smallest size of a set's deployment since a revision. A set of the current revision deletes
-// all machines beyond this size, even if older sets still have machines. The named machine may have been in an older
-// set.
+// all machines beyond this size, even if older sets still have machines. The machine that an autoscaler has marked may
+// have been in an older set.
 func (l *ledger) smallestSize(set uid, since int64) int {
 	o := &l.world.oracle
 	n := math.MaxInt
@@ -270,8 +271,8 @@ func (l *ledger) specifiedAt(set uid, known int64) (revision int64) {
 	return revision
 }
 
-// checkOrder checks the deletion of an available machine. The set must first delete machines that had the delete mark
-// or were never launched at the given revision.
+// checkOrder checks the deletion of an available machine. First, the set must delete the machines that had the delete
+// mark at the given revision, or were not launched at that time.
 func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	o := &l.world.oracle
 	_, replicas := o.sets[set].Within(o.seen()["MachineSet"])

@@ -59,8 +59,8 @@ type view struct {
 	ownWrites    map[types.NamespacedName]int64
 	lastOwnWrite int64
 
-	// frozenUntil is the time until which the view receives no changes. If lost is set, the view then starts again with
-	// a new list.
+	// frozenUntil is the time until which the view receives no changes. After that time, the view continues with a new
+	// list if lost is set.
 	frozenUntil time.Time
 	lost        bool
 	// unreachable reports whether the cluster is unreachable. unfilled is true until the first list.
@@ -203,9 +203,8 @@ func compareKeys(a, b types.NamespacedName) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// fill replaces the content of the view by a list that lacks the last changes of the kind. The argument late is the
-// number of missing changes. The API server may answer an informer's first list from its own cache, which may be out of
-// date.
+// fill replaces the content of the view by a list of the kind. The list lacks the last changes. late is the number of
+// missing changes. The API server may answer an informer's first list from its own cache, which may be out of date.
 func (v *view) fill(late int) error {
 	v.objects = nil
 	for _, o := range v.server.Snapshot(v.gvk) {

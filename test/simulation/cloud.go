@@ -35,7 +35,7 @@ type Cloud struct {
 	late      []lateCreate
 	tagging   []lateTags
 	serial    int
-	// made contains, for each machine, the number of instances that were ever created.
+	// made counts the instances that were ever created for each machine.
 	made  map[types.UID]int
 	asked map[string]string
 	// changes is the number of calls that may have changed something. calls is the number of all calls.
@@ -56,7 +56,7 @@ type instance struct {
 	// On a node with an agent, the agent changes the version of the kubelet, and the cloud does not.
 	agent
 	registered bool
-	// reported means that the cloud has returned the instance to a process.
+	// reported is true after the cloud has returned the instance to a process.
 	reported bool
 	missing  time.Time
 	// doomed means that the instance will fail before it boots.

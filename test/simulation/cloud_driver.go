@@ -79,8 +79,8 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 			return nil
 		}
 		var err error
-		// A former leader ends within Settle after the election of its successor. So its requests must take effect
-		// within this time.
+		// A former leader ends at the latest when the time Settle has passed after the election of its successor. So
+		// its requests must take effect within this time.
 		shown := d.now().Add(d.Settle)
 		if d.process.former {
 			shown = d.process.deposedAt.Add(d.Settle)

@@ -52,8 +52,8 @@ const (
 
 func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
-// An administrator would configure these settings with flags. These times are shorter than the defaults, and shorter
-// than the time limit of a run. Except for the orphan collection, these times are longer than the lag of caches.
+// An administrator would configure these settings with flags. The settings are shorter than the defaults, and shorter
+// than the time limit of a run. All settings except those of the orphan collection are longer than the lag of caches.
 const (
 	healthTimeout   = 5 * time.Minute
 	healthThreshold = 55
@@ -150,7 +150,8 @@ func (a clusterProbe) CaughtUp(context.Context) error {
 	return nil
 }
 
-// stopped returns why the process must not create or replace machines now, or "".
+// If the process must not create or replace machines now, stopped returns the reason and a message. Otherwise, the
+// reason is empty.
 func (p *Process) stopped() (reason, message string) {
 	if p.reach == nil {
 		return "", ""

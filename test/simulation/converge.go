@@ -20,17 +20,18 @@ const (
 	// patienceWithTags is the time limit of a run in which the tags of an instance were changed. Only the join timeout
 	// repairs such a change, because it replaces the machine.
 	patienceWithTags = patience + v1beta1.DefaultCreationTimeout
-	// finalWriteTime is the time for the last status writes after the run has reached its end. Then the simulation
-	// watches the settled world for longWatch, or for shortWatch in the numerous runs of plans. shortWatch is longer
-	// than any wait that starts with a fault.
+	// finalWriteTime is the time for the last status writes after the run has reached its end. After that, the
+	// simulation checks that nothing changes for longWatch, or for shortWatch in the numerous runs of plans. shortWatch
+	// is longer than any wait that starts with a fault.
 	finalWriteTime, longWatch, shortWatch = time.Minute, time.Hour, 20 * time.Minute
 )
 
-// unsettledError says that a run did not reach its end, although its processes only wait or have nothing left to do.
+// unsettledError is the error of a run that has not reached the expected state, although its processes only wait or
+// have nothing left to do.
 type unsettledError struct{ error }
 
-// Run runs the world until it has reached its end. Nothing may be written for a while after that. The function wrong
-// describes what is still missing, or returns "" when the world has reached its end.
+// Run lets the processes run until the world has reached the expected end. Nothing may be written for a while after
+// that. wrong describes what is still missing, or returns "" at the expected end.
 func (w *World) Run(wrong func(*World) string) error {
 	for w.steps < maxSteps {
 		any, err := w.step(false)

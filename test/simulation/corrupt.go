@@ -8,7 +8,7 @@ import (
 
 // Corruption is a single change of one stored field, by a client with all permissions in an otherwise undisturbed run.
 type Corruption struct {
-	// Effect is the number of the effect before which the field changes, or AtEnd.
+	// Effect is the number of an effect. The field changes before this effect, or at the end if Effect is AtEnd.
 	Effect int
 	Field  Field
 	How    How
@@ -38,7 +38,7 @@ const (
 	InCloud   Cluster = "cloud"
 )
 
-// How names a kind of change of a field.
+// How is the way in which a corruption changes a field.
 type How string
 
 const (
@@ -46,11 +46,12 @@ const (
 	Dropped How = "dropped"
 	Emptied How = "emptied"
 	// OfAnother means that the field gets the value that it has in another object of the same kind. Earlier means that
-	// the field gets a value that it had before.
+	// the field gets one of its own earlier values.
 	OfAnother How = "of-another"
 	Earlier   How = "former"
-	// Highest means an extreme value: a huge number, a time in the distant future, a text of 253 characters, or the
-	// opposite of a boolean. Lowest means a negative number or a time in the distant past.
+	// Highest means that the field gets an extreme value: a huge number, a time in the distant future, or a text of 253
+	// characters. A boolean gets the opposite value. Lowest means that the field gets a negative number or a time in
+	// the distant past.
 	Highest How = "highest"
 	Lowest  How = "lowest"
 	// Other, Other2 and so on mean the remaining values of a field whose schema lists the allowed values.
@@ -60,7 +61,7 @@ const (
 	Other4 How = "other-4"
 )
 
-// Hows returns all kinds of changes that a corruption can make.
+// Hows returns all ways in which a corruption can change a field.
 func Hows() []How {
 	return []How{Dropped, Emptied, OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4}
 }

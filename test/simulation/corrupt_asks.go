@@ -13,15 +13,15 @@ type meaning struct {
 	// hows contains the kinds of changes that make this request. If hows is empty, every change of the field makes this
 	// request.
 	hows []How
-	// If lose is set, instances may be replaced or removed. If leak is set, an instance may remain without a machine.
-	// If differ is set, the final state may differ from the undisturbed run.
+	// If lose is set, instances may be replaced or removed. If leak is set, the run may leave an instance without a
+	// machine. If differ is set, the final state need not be the same as without the corruption.
 	lose, leak, differ bool
 	// If deleted is set, the entry applies only to objects that are being deleted.
 	deleted bool
 	// If onlySoon is set, the entry permits only events that happen soon after the change (see soonAfter).
 	onlySoon bool
-	// If unending is set, another client may undo the request each time that Machinist has carried it out. A condition
-	// or an event must report this.
+	// If unending is set, another client may repeatedly undo what Machinist does because of the corruption. In such a
+	// run, Machinist must report the unending conflict in a condition or an event.
 	unending bool
 	// rules contains the names of the oracle's checks that this request turns off.
 	rules []string

@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The simulated API server stores the Lease of a process only after a corruption has changed the Lease. Otherwise, each
-// process would renew its Lease every second. The content of an unchanged Lease is computed from the process that holds
-// it.
+// The simulated API server stores the Lease of a process only after a corruption has changed the Lease. If all Leases
+// were stored, each process would renew its Lease every second. The content of any other Lease is derived from the
+// state of the process that holds it.
 
 var leaseKind = coordinationv1.SchemeGroupVersion.WithKind("Lease")
 
@@ -77,8 +77,8 @@ func (w *World) leaseInUse(process, name, holder string, at time.Time, transitio
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record)}
 }
 
-// leaseValue returns the new value for a field of a Lease. The corruption Earlier uses the value of the previous
-// leader. The corruption Other uses the value of the waiting candidate.
+// leaseValue returns the new value for a field of a Lease. A corruption of the kind Earlier writes the value of the
+// previous leader. A corruption of the kind Other writes the value of the candidate that waits for the Lease.
 func (w *World) leaseValue(o stored, path []string, now any, how How) (to any, possible bool) {
 	process := w.processOf(o.Name)
 	if process == nil {

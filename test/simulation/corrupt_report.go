@@ -11,12 +11,12 @@ import (
 
 // CorruptionReport contains the number of runs, their outcomes and the failures of a Corruptions sweep.
 type CorruptionReport struct {
-	// Possible is the number of changes that are possible in the selected states. Run is the number of changes that
-	// were tried.
+	// Possible is the number of corruptions that are possible in the selected states. Run is the number of corruptions
+	// for which a run was made.
 	Possible, Run int
-	// By maps each field to the numbers of its outcomes. Fields that were not tried have an entry too.
+	// By contains the numbers of outcomes for each field. Fields that were not tried have an entry too.
 	By map[string]CorruptionCounts
-	// Ways contains each pair of a field and a kind of change. The value is true if this change was tried.
+	// Ways contains the possible kinds of changes of each field, as pairs. The value is true if this change was tried.
 	Ways     map[string]bool
 	Failures []Failure
 	Took     time.Duration

@@ -23,13 +23,14 @@ const (
 	NotAdmitted Outcome = "refused by admission"
 	// Repaired: the field has its regular value again, and the run ends like the undisturbed run.
 	Repaired Outcome = "repaired"
-	// Harmless: the field keeps the changed value, and the run otherwise ends like the undisturbed run.
+	// Harmless means that the field keeps the changed value, and that the run otherwise ends like the run without the
+	// corruption.
 	Harmless Outcome = "harmless"
 	// Named: a condition or an event reports the problem. No instance is lost or leaked.
 	Named Outcome = "named"
 	// AskedFor: Machinist did what the changed field requests according to its documentation.
 	AskedFor Outcome = "asked for"
-	// Violated: none of the above.
+	// Violated means that the run has none of the other outcomes.
 	Violated Outcome = "violation"
 )
 
@@ -38,7 +39,8 @@ func Outcomes() []Outcome {
 	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
 }
 
-// These constants limit the actions of processes that wait for a repair. The limits apply to a time of shortWatch.
+// These constants limit the actions of processes that wait for a repair. The limits apply to a period of length
+// shortWatch.
 const (
 	maxWrites = 12
 	mostSteps = 2500
@@ -207,13 +209,14 @@ func (r *recording) losesAnyway(of *World) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return w.cloud.madeInAll() >= of.cloud.madeInAll() })
 }
 
-// endsAnyway reports whether a run without the corruption can have the same final state, in another order of actions.
+// endsAnyway reports whether the same final state is possible without the corruption, if the actions have another
+// order.
 func (r *recording) endsAnyway(of *World, end End) bool {
 	return r.inAnotherOrder(of, func(w *World) bool { return r.comparable(endOf(w)).difference(end) == "" })
 }
 
-// inAnotherOrder repeats the run from the same state without the corruption, in other orders of actions. inAnotherOrder
-// reports whether the given condition is true at the end of one of these runs.
+// inAnotherOrder repeats the run from the same state without the corruption, each time with another order of actions.
+// The function reports whether the given condition is true at the end of one of these runs.
 func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 	if of.corrupted.Effect == AtEnd {
 		return false

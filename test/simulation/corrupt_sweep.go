@@ -19,7 +19,7 @@ type Corruptions struct {
 	Scenarios []Scenario
 	// Budget is the number of corruptions in all scenarios together. 0 means all.
 	Budget int
-	// States is the number of states of each scenario with corruptions, in addition to the first and the last state.
+	// States is how many states of each scenario the sweep corrupts, in addition to the first and the last state.
 	States  int
 	Seed    uint64
 	Workers int
@@ -27,7 +27,7 @@ type Corruptions struct {
 	Only *regexp.Regexp
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough, if set, is called with the failures so far. If the function returns true, the sweep ends early.
+	// Enough is called with the failures so far, unless it is nil. If the function returns true, the sweep ends early.
 	Enough func([]Failure) bool
 }
 

@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// longest is the length of the text that the corruption Highest writes. Longer names are not valid in Kubernetes.
+// longest is the length of the text that a corruption of the kind Highest writes. Longer names are not valid in
+// Kubernetes.
 const longest = 253
 
 // newValue returns the new value of a field, whether the field is removed, and whether the change is possible.

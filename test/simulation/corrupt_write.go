@@ -46,8 +46,8 @@ func (c *corrupted) permits(what func(*meaning) bool) bool {
 	return c.asks != nil && (!c.asks.onlySoon || c.waived) && what(c.asks)
 }
 
-// corrupt changes a field with all permissions, subject to the API server's admission. If dry is true, corrupt only
-// checks whether the change is possible.
+// corrupt changes a field with all permissions, subject to the API server's admission. If dry is true, the field is not
+// changed, and the result only shows whether the change is possible.
 func (w *World) corrupt(c Corruption, dry bool) error {
 	all, err := w.stored()
 	if err != nil {

@@ -21,16 +21,15 @@ type PlanReport struct {
 	Took                               time.Duration
 }
 
-// Coverage counts effects for each scenario and fault: the effects at which the fault is possible, and the effects at
-// which the fault was tried.
+// Coverage contains a Cell for each scenario and fault.
 type Coverage map[string]map[string]*Cell
 
-// Cell counts the effects for one fault. All is the number of effects at which the fault is possible. Done is the
+// Cell contains the coverage of one fault. All is the number of effects at which the fault is possible. Done is the
 // number of effects at which the fault was tried.
 type Cell struct{ Done, All int }
 
-// family returns the name of a fault in tables. The name does not contain the kind if the fault freezes or relists a
-// cache.
+// family returns the name under which tables count a fault. The name does not contain the kind if the fault freezes or
+// relists a cache.
 func (f Fault) family() string {
 	for _, word := range []string{frozen, relisted} {
 		if strings.HasPrefix(string(f), word) {
@@ -58,8 +57,8 @@ func (c Coverage) possible(r *recording) {
 
 func (c Coverage) done(r *recording) { c.cell(r.scenario.Name, r.plan[0].Fault).Done++ }
 
-// Table returns the coverage by single faults as a table with a row for each scenario. A cell contains the percentage
-// of possible effects at which the fault was tried.
+// Table returns a table with the coverage by single faults. It has a row for each scenario. A cell contains the
+// percentage of possible effects at which the fault was tried.
 func (c Coverage) Table() string {
 	faults := map[string]bool{}
 	for _, row := range c {

@@ -76,12 +76,12 @@ func retriesLimited(n int32) Action {
 	}}
 }
 
-// mostRetries limits the machines that are created in succession without joining. mostRetries allows the first
-// replacement, one retry, and one more machine for each count that a restart or a former leader loses.
+// mostRetries limits how many machines are created in succession without joining. The limit includes the first
+// replacement and one retry. A restart or a former leader may lose a count and so add one machine.
 const mostRetries = 5
 
-// retriesFail replaces a machine by machines that never join. Then the cause is fixed and the failed machine is
-// deleted.
+// retriesFail first replaces a machine, and the replacements never join. Then the cause is fixed and the failed machine
+// is deleted.
 func retriesFail(*rand.Rand) []Action {
 	failed := func(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 	return slices.Concat([]Action{
@@ -104,8 +104,8 @@ func retriesFail(*rand.Rand) []Action {
 
 // mostFailing limits the machines that a fleet of one may create in two and a half hours if none of them joins. Six
 // machines are regular: the first machine, three replacements, and one more replacement in each of the next two hours.
-// A restart and a former leader may each cause one more machine, because a failure is then not counted. A client that
-// removes the condition of the stopped set may cause three more machines.
+// A restart or a former leader may leave one failure uncounted, which adds one machine each. If a client removes the
+// condition that stops the set, the set may create three more machines.
 const mostFailing = 11
 
 // replacementsFail creates machines that never join until the image is fixed. The next attempt then joins.

@@ -133,8 +133,8 @@ func breaking(r *rand.Rand) []Action {
 		dropBudget(disruption.PauseBudget).after(longUnhealthy+upTo(r, 2*time.Minute)))
 }
 
-// exchanging returns a script in which the machines of a fleet are replaced because of their age or a request. For a
-// while, one of these machines must not be disrupted.
+// exchanging returns a script in which the machines of a fleet are replaced because of their age or a request. One of
+// these machines must not be disrupted during a part of the script.
 func exchanging(of string) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{exempt(r.IntN(2), 4*time.Minute)}
@@ -145,8 +145,8 @@ func exchanging(of string) func(*rand.Rand) []Action {
 	}
 }
 
-// updatingPaused pauses an update in place right after the manager has requested that a set hands over machines. The
-// update continues after the fleet was scaled.
+// updatingPaused pauses an update in place at an early moment: the manager has just requested that a set hands over
+// machines. The update continues after the fleet was scaled.
 func updatingPaused(r *rand.Rand) []Action {
 	return []Action{upgrade("v1.36.4"), setBudget(paused()).waitFor("a set has an order", func(w *World) bool {
 		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
@@ -203,8 +203,8 @@ func (d Action) waitFor(what string, is func(*World) bool) Action {
 	return d
 }
 
-// scaled reports whether the deployment has the requested number of machines, all running. A rollout that creates new
-// machines first may have more.
+// scaled reports whether the deployment has the requested number of machines, all running. If a rollout creates new
+// machines before it deletes old ones, there may be more machines than requested.
 func scaled(w *World) bool {
 	fleets, _ := w.fleets()
 	f, live, surge := fleets[0], 0, 0

@@ -28,7 +28,7 @@ func (e Effect) String() string {
 
 // Faults chooses the faults that happen in a run.
 type Faults interface {
-	// Of returns the fault that happens at the next effect, or "" if no fault happens.
+	// Of returns the fault to inject at the next effect, or "" if there is none.
 	Of(w *World, e Effect) Fault
 }
 

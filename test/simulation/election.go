@@ -20,11 +20,11 @@ import (
 
 // election simulates the election of a leader among processes with the same name. The simulation uses the production
 // code for locks and fences, and imitates the elector of client-go. An election begins when a Lease is changed, and
-// ends after the same process has led for a while. Most runs have no election: a process leads until another one
-// replaces it.
+// ends after the same process has led for a while. In most runs, no election is simulated, and a process leads until
+// another one replaces it.
 type election struct {
 	world *World
-	// name is the name of all these processes. shared means that they belong to a group and have two Leases.
+	// name is the common name of the processes. If shared is true, the processes belong to a group and have two Leases.
 	name              string
 	shared            bool
 	electors          []*elector
@@ -225,8 +225,8 @@ func (c *elector) elected() error {
 	return nil
 }
 
-// decides returns true if processes with this name need an election before they run again. Otherwise, a restart is
-// sufficient.
+// decides reports whether processes with this name need an election before they run again. A process that needs no
+// election runs again after a restart.
 func (e *election) decides(name string) bool { return e != nil && e.name == name }
 
 func (e *election) next() (at time.Time, waits bool) {

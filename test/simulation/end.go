@@ -84,7 +84,7 @@ func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 }
 
 // anyEnd accepts each end, for scenarios in which administrators or an autoscaler act depending on the current state.
-// Such runs are checked by other rules of the simulation.
+// Other checks of the oracle apply to such runs.
 func anyEnd(e End) { clear(e) }
 
 // passedRevisions ignores sets without machines. If a change is reverted early, the deployment creates no set for this
@@ -97,8 +97,8 @@ func passedRevisions(e End) {
 	}
 }
 
-// adoptedOrNot removes the lines that depend on whether a set has adopted a machine without an owner. The function
-// Settled checks the numbers of machines, instances and Nodes instead.
+// adoptedOrNot removes lines from the end: the lines that are different if a set has adopted a machine without an
+// owner. The function Settled checks the numbers of machines, instances and Nodes instead.
 func adoptedOrNot(e End) {
 	for line := range e {
 		kind, _, _ := strings.Cut(line, " ")
@@ -149,8 +149,8 @@ func stableEntries(all map[string]string) []string {
 	return out
 }
 
-// conditions returns the conditions without failures, stalls, pauses and freezes that are over. Such conditions remain
-// only in runs in which the problem occurred.
+// conditions returns the conditions that are compared at the end of a run. It omits conditions with the status False
+// about failures, stalls, pauses and freezes, because they exist only if the problem occurred in the run.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Fault is a failure of one effect, or a disturbance that begins at an effect.
+// Fault is a disturbance of a run: one effect fails, or a longer disturbance begins at the effect.
 type Fault string
 
 // These faults concern a single effect.
@@ -26,7 +26,7 @@ const (
 	// Lost means that the process gets an error, but the effect happens.
 	Lost Fault = "lost"
 	// Late means that the process gets an error, and the effect happens later. This is possible only for cloud calls.
-	// At any other effect, use the fault Lost instead.
+	// For other effects, use the fault Lost.
 	Late Fault = "late"
 	// Conflict means that another client has changed the object. Throttled means that there were too many requests, and
 	// says when to retry. Denied means that the request is forbidden. None of these effects happens.
@@ -45,7 +45,8 @@ const (
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// Unobserved means that the process sees several changes of an object as one change, for a time of hiddenFor.
+	// Unobserved hides intermediate states from the process for the time hiddenFor: several changes of an object look
+	// like one change.
 	Unobserved Fault = "unobserved"
 	// TimeJumps suspends the hosts of all processes during the effect, so that time jumps forward.
 	TimeJumps Fault = "time-jumps"
@@ -60,9 +61,9 @@ const (
 	// its fence closes.
 	TwoLeaders Fault = "two-leaders"
 
-	// frozen and relisted are the first part of the names of two kinds of faults. The second part is the kind of a
-	// cache, which receives no changes for a time of frozenFor. After that, a cache with a "freeze" fault receives the
-	// missed changes. A cache with a "relist" fault receives a new list.
+	// The names of two kinds of faults start with frozen or relisted. The rest of such a name is the kind of the
+	// objects in a cache. This cache receives no changes for the time frozenFor. After that, a cache with a "freeze"
+	// fault receives the missed changes. A cache with a "relist" fault receives a new list.
 	frozen   = "freeze-"
 	relisted = "relist-"
 )
@@ -85,8 +86,8 @@ const (
 	retryAfter = 5 * time.Second
 )
 
-// faultsOf returns the faults that an effect can have in random runs. A crash after a read equals a crash before the
-// next effect, so it is left out.
+// faultsOf returns the faults that an effect can have in random runs. A crash after a read is not in the result,
+// because it has the same consequences as a crash before the next effect.
 func faultsOf(e Effect) []Fault {
 	switch {
 	case e.Reads:
@@ -182,7 +183,7 @@ func (w *World) faultsLast() bool {
 	return false
 }
 
-// denial describes the requests that an API server refuses to a process for some time.
+// denial selects requests of a process that the API server refuses for some time.
 type denial struct {
 	verb, kind string
 	until      time.Time

@@ -125,8 +125,9 @@ func skew(process string, ahead time.Duration) Action {
 		}}
 }
 
-// differingClocks adds a wrong clock to the actions of silences. The clock of one process is ahead or behind by more
-// than the health timeout. The clock is wrong from the beginning, or after a node has become silent.
+// differingClocks returns the actions of the function silences, and sets a wrong clock. The clock of one process is
+// ahead or behind by more than the health timeout. The clock is wrong from the beginning, or after a node has become
+// silent.
 func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
 	actions := silences(r)
@@ -158,8 +159,8 @@ func silences(r *rand.Rand) []Action {
 	return actions
 }
 
-// tooMany returns actions that silence more kubelets than maxUnhealthy allows, for longer than the health timeout. Some
-// of them report again.
+// tooMany returns actions that silence more kubelets than maxUnhealthy allows, for longer than the health timeout. Then
+// some of the silent kubelets continue to report.
 func tooMany(r *rand.Rand) []Action {
 	actions := []Action{stopUsers()}
 	if r.IntN(2) == 0 {
@@ -240,7 +241,7 @@ func changesInOutage(to int) func(*rand.Rand) []Action {
 	}
 }
 
-// lateInOutage creates an instance before an outage. Near the end of the outage, the machine is deleted, or the
+// lateInOutage creates an instance shortly before an outage. Near the end of the outage, the machine is deleted, or the
 // provider restarts after the join timeout has passed.
 func lateInOutage(r *rand.Rand) []Action {
 	actions := []Action{scale(3), delayJoins().onceThereIs(3, "instance"), outage(toTarget, true)}

@@ -15,7 +15,7 @@ import (
 )
 
 // This file simulates kubelets. The simulation has no separate object for a kubelet: the instance contains the state of
-// its kubelet. The scheduler of the world chooses when a kubelet takes its next step.
+// its kubelet. A scheduler chooses the next step of the world, and so decides when a kubelet acts.
 
 func (w *World) kubelets() []choice {
 	var out []choice
@@ -99,8 +99,8 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// tokenGood reports whether the instance's bootstrap token permits it to join. Without a token, an instance can always
-// join.
+// tokenGood reports whether the instance's bootstrap token permits it to join. An instance that received no token can
+// always join.
 func (w *World) tokenGood(in *instance) bool {
 	text, given := strings.CutPrefix(in.bootstrapToken, "token=")
 	if !given {

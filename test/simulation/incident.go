@@ -33,11 +33,11 @@ type troubles struct {
 	// the calls in the last minute.
 	perMinute int
 	answered  []time.Time
-	// If forgets is set, the cloud returns no instances.
+	// If forgets is true, the cloud does not return any instances.
 	forgets bool
 	// silent is the name of an image whose kubelets never register. flapping is the name of an image whose kubelets
-	// register but never become Ready. Such a kubelet also changes another condition each time that flapEvery has
-	// passed.
+	// register but never become Ready. A kubelet with the flapping image also changes another condition at intervals of
+	// flapEvery.
 	silent, flapping string
 	// madeSilent is the number of created instances whose kubelets never register. Instances that fail before they boot
 	// do not count. silentSince is the time when the first such instance was created.

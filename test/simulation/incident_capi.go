@@ -156,8 +156,8 @@ func scaledBack(r *rand.Rand) []Action {
 // rolledSlowly rolls out a fleet whose drains take longer than the start of a new machine.
 func rolledSlowly(*rand.Rand) []Action {
 	return []Action{addStatement("a rollout uses no more instances than its strategy allows", func(w *World) string {
-		// The strategy allows replicas + maxSurge live machines, and one machine at a time that is being deleted. A
-		// former leader may have created one more.
+		// The strategy allows replicas + maxSurge live machines, and one machine at a time that is being deleted. Each
+		// former leader may have created one more machine.
 		if n := len(w.cloud.instances); n > 3+1+1+w.deposed {
 			return fmt.Sprintf("there are %d instances for 3 replicas", n)
 		}
@@ -221,8 +221,8 @@ func restored(r *rand.Rand) []Action {
 	}), restore, bringUp(Manager, r.IntN(6)).after(upTo(r, time.Minute))}
 }
 
-// deletedUnseen deletes a deployment with all its dependents while the manager is not running. The first lists of the
-// manager lack most of these deletions.
+// deletedUnseen deletes a deployment with all its dependents while the manager is not running. When the manager starts
+// again, its first lists still contain most of the deleted objects.
 func deletedUnseen(r *rand.Rand) []Action {
 	policy := []metav1.DeletionPropagation{metav1.DeletePropagationForeground,
 		metav1.DeletePropagationBackground}[r.IntN(2)]

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API with single
-// machines. Nodes are late or deleted too early, clouds report little, and certificate requests and drains never
-// finish.
+// This file contains incidents of Cluster API, its infrastructure providers and OpenShift's machine API. Each incident
+// affects single machines. Nodes are late or deleted too early, clouds report little, and certificate requests and
+// drains never finish.
 
 func nodeIncidents() []Scenario {
 	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 20},

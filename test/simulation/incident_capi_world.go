@@ -14,11 +14,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outside describes problems that the processes of Machinist do not cause. The zero value describes a world without
-// such problems.
+// outside contains problems of a scenario that the processes of Machinist do not cause. The zero value describes a
+// world without such problems.
 type outside struct {
 	statements []statement
-	// If relabels is set, a policy engine changes the labels of all machines.
+	// If relabels is true, a policy engine changes the labels of all machines.
 	relabels bool
 	// Until webhookUntil, an unavailable webhook blocks all writes of the spec and metadata of Machines. refused counts
 	// the blocked writes of processes.
@@ -26,8 +26,8 @@ type outside struct {
 	refused      int
 }
 
-// statement is an additional requirement of one run. The function wrong describes how the run violates the requirement,
-// or returns "".
+// statement is a requirement that only some runs must fulfill. wrong describes how the run violates the requirement, or
+// returns "".
 type statement struct {
 	about string
 	wrong func(*World) string
@@ -38,11 +38,12 @@ func (o outside) clone() outside {
 	return o
 }
 
-// cloudOutside describes problems of the cloud. The zero value has no problems.
+// cloudOutside contains the problems of the simulated cloud that a scenario can turn on. The zero value has no
+// problems.
 type cloudOutside struct {
 	// addressesAfter is how long the cloud reports no addresses of a new instance.
 	addressesAfter time.Duration
-	// lingers means that a kubelet works until its instance is gone.
+	// lingers is true if a kubelet continues to work until its instance no longer exists.
 	lingers bool
 	// brokenClass is a class whose kubelets never become ready, or "".
 	brokenClass string

@@ -24,8 +24,8 @@ func troubledClouds() []Scenario {
 	}
 }
 
-// quotas returns actions that roll out a fleet while the quota is used up. The rollout needs one instance more than
-// allowed, or deletes an instance first.
+// quotas returns actions that roll out a fleet when no quota is left. The rollout needs one instance more than allowed,
+// or deletes an instance first.
 func quotas(r *rand.Rand) []Action {
 	change := strategy(1, 0)
 	if r.IntN(2) == 0 {
@@ -47,7 +47,8 @@ func retriesBesideCollection(r *rand.Rand) []Action {
 	}
 }
 
-// bursts requests many machines from a cloud that loses responses, and withdraws the request before most of them exist.
+// bursts returns actions that request many machines, and withdraw the request before most of the machines exist. The
+// cloud loses responses.
 func bursts(r *rand.Rand) []Action {
 	return []Action{
 		bootAtOnce(), addSemantics([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]), create(fleet(6, "a")),
@@ -55,8 +56,8 @@ func bursts(r *rand.Rand) []Action {
 	}
 }
 
-// forgetting makes the cloud return no instances for a while, as if it had lost its index or the credentials were for
-// another account. All Nodes are Ready, except for one whose kubelet restarts.
+// forgetting returns actions for a cloud that returns no instances for a while, as if it had lost its index or the
+// credentials were for another account. All Nodes are Ready, except for one whose kubelet restarts.
 func forgetting(r *rand.Rand) []Action {
 	return []Action{stopUsers(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
 		silence(r.IntN(4)).after(upTo(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
@@ -64,14 +65,14 @@ func forgetting(r *rand.Rand) []Action {
 }
 
 // mostRefused limits how often the cloud refuses an instance for one machine while the quota is used up. The waits
-// between attempts grow from one to ten minutes, but faults may shorten some. mostThrottled limits the throttled calls
-// in a minute for a few machines. The waits between these calls grow from one second.
+// between attempts grow from one to ten minutes, but faults may shorten some. mostThrottled limits how many calls the
+// cloud throttles in one minute. The waits between these calls grow from one second.
 const (
 	mostRefused   = 15
 	mostThrottled = 60
 )
 
-// mayInsist checks that the processes do not repeat refused calls too often.
+// mayInsist reports a breach if the processes repeat refused calls too often.
 func (o *oracle) mayInsist() {
 	t := &o.world.cloud.troubles
 	for id, all := range t.refused {

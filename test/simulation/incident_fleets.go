@@ -79,12 +79,12 @@ func removeWithoutFinalizers(i int) Action {
 	}}
 }
 
-// surgeOfSilence is the maxSurge of a rollout to an image whose kubelets never register.
+// surgeOfSilence is the value of maxSurge for a fleet whose new kubelets never register.
 const surgeOfSilence = 3
 
-// mayGoOnFailing limits the instances with an image whose kubelets never register. A rollout may create maxSurge such
-// instances at first. After each join timeout, one more instance may replace the failed one. A former leader may add
-// two instances: one that it was creating, and one that it was replacing.
+// mayGoOnFailing checks the number of instances that were created with an image whose kubelets never register. At
+// first, a rollout may create maxSurge instances with the image. After each join timeout, one more instance may replace
+// the failed one. A former leader may add two instances: one that it was creating, and one that it was replacing.
 func (o *oracle) mayGoOnFailing() {
 	t := &o.world.cloud.troubles
 	if t.madeSilent == 0 {

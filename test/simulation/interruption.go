@@ -105,8 +105,8 @@ func tainted(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
 }
 
-// freezeSets keeps sets from replacing machines, so that machines outlive the withdrawal of their announcements.
-// thawSets ends the freeze.
+// freezeSets stops the sets from replacing machines. So a machine with an announced interruption still exists when the
+// announcement is withdrawn. thawSets ends the freeze.
 func freezeSets() Action {
 	return labelSets("freeze the sets", func(labels map[string]string) { labels[v1beta1.LabelFreeze] = "person" })
 }

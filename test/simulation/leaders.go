@@ -8,9 +8,9 @@ import (
 )
 
 // Two leaders at the same time. The fence rejects each action of a process that may no longer hold the Lease. A former
-// leader can still act in two cases: its request was sent before the fence closed, or its host was suspended. In the
-// second case, the former leader considers itself the leader until the renew deadline (see package fence). The former
-// leader also continues to read while its process waits for canceled work.
+// leader can still act in two cases: its request was sent before the fence closed, or its host was suspended. If the
+// host was suspended, the former leader considers itself the leader until the renew deadline (see package fence). The
+// former leader also continues to read while its process waits for canceled work.
 //
 // In the simulation, a former life of a process continues within these limits. The actions of a former life have a
 // different actor name. Rules about the knowledge of the leader (I3) apply only to the current leader.
@@ -50,7 +50,8 @@ func (p *Process) actAsFormer() {
 	}
 }
 
-// fence returns an error if the process must no longer change anything. The process calls fence before each change.
+// fence returns an error if the process must no longer change anything. Before each change, the process must call
+// fence.
 func (p *Process) fence() error {
 	if p.elector != nil {
 		return p.elector.fence.Check()
@@ -90,7 +91,8 @@ func (w *World) letOthersAct(p *Process, d time.Duration) {
 	}
 }
 
-// removeFormer ends former lives whose Lease has certainly expired, and removes those that have ended.
+// removeFormer stops former leaders whose Lease has certainly expired, and removes the stopped ones from the list of
+// processes.
 func (w *World) removeFormer() {
 	for i := 0; i < len(w.processes); i++ {
 		p := w.processes[i]

@@ -43,7 +43,7 @@ func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.
 		Credentials: map[string][]byte{"token": []byte(old.Token)}}, nil
 }
 
-// retag is a request to change the tags of an instance, to release or to disown it.
+// retag is a request to change the tags of an instance. The request releases or disowns the instance.
 type retag struct {
 	disown     bool
 	machine    provider.Machine

@@ -87,8 +87,8 @@ func (d Action) onceProtected(secret string) Action {
 	return d
 }
 
-// vanishing returns a script that deletes an object and creates it again. The deletion happens before or after another
-// action, and may ignore finalizers.
+// vanishing returns a script in which an object is deleted and created again. The deletion happens before or after
+// another action, and may ignore finalizers.
 func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{meanwhile, vanish(object, r.IntN(2) == 0)}

@@ -17,11 +17,11 @@ import (
 )
 
 type link struct {
-	// cut is the time when the connection was lost. The zero time means that the connection works. forAll means that
-	// the API server is unreachable for all clients.
+	// cut is the time when the connection was lost. If the connection works, cut is zero. If forAll is true, the API
+	// server is unreachable for all clients.
 	cut    time.Time
 	forAll bool
-	// refuses means that the API server answers, but rejects the credentials of the processes.
+	// refuses is true while the API server answers, but rejects the credentials of the processes.
 	refuses bool
 	step    int
 	// restored is the end of the last outage that was long enough for all processes to notice.
@@ -56,7 +56,7 @@ func outage(to int, forAll bool) Action {
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			for _, p := range w.processes {
 				for i := range p.probes {
-					// The time of the last successful probe is random, at most one period ago.
+					// The last successful probe was at a random time within the last period.
 					p.probes[i].at = w.clock.at
 				}
 				p.probeDue()

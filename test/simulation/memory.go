@@ -49,7 +49,8 @@ func copyMemory(into, from reflect.Value) {
 // unsharer replaces each reference in a shallow copy by a reference to a separate copy.
 type unsharer func(reflect.Value)
 
-// unsharers caches the results of unsharerOf. The result is nil for a type that contains no reference to mutable data.
+// unsharers contains the results of unsharerOf, by type. The result is nil for a type that contains no reference to
+// mutable data.
 var unsharers sync.Map
 
 func unsharerOf(t reflect.Type) unsharer {

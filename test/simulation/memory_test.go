@@ -77,8 +77,8 @@ func TestInheritCopiesMemory(t *testing.T) {
 	}
 }
 
-// A new field that cannot be copied must panic on its first use. Otherwise, two controllers could share the value of
-// this field unnoticed.
+// If a new field has a type that cannot be copied, inherit must panic when it first copies the field. Otherwise, two
+// controllers could share the value of this field unnoticed.
 func TestInheritPanicsForMemoryThatCannotBeCopied(t *testing.T) {
 	type controller struct{ calls map[string]func() }
 	defer func() {

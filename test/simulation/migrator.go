@@ -79,7 +79,7 @@ func commitMigration(r *rand.Rand) []Action {
 }
 
 // changeFenced returns an action that reapplies the manifests of the old sets, and scales the new sets to 0. The fence
-// must refuse both changes.
+// must refuse the change of the old sets and the change of the new sets.
 func changeFenced() Action {
 	return Action{Name: "change the old and the new sets behind the fence",
 		After: func(w *World) bool { return w.phase() == v1beta1.MigrationAdopted },

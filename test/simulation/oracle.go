@@ -30,7 +30,7 @@ type oracle struct {
 	machines                    map[uid]*v1beta1.Machine
 	history                     map[uid][]version
 	// instructions contains the manager's changes of the replicas of each set. A set that acts on such a change may
-	// rely on the state that the manager had read when it wrote the replicas.
+	// rely on outdated state: the state that the manager had read before it wrote the replicas.
 	instructions map[uid][]instruction
 	// managerSeen contains, for each kind, the revision up to which the manager had seen all changes at its last write.
 	// A later leader must have seen at least the changes up to this revision.
@@ -54,7 +54,8 @@ type instruction struct {
 	seen     map[string]int64
 }
 
-// version is one state in the history of a machine. It is current until the revision of the next version.
+// version is the state of a machine between two of its changes. The version is valid until the revision of the next
+// version.
 type version struct {
 	revision int64
 	machine  *v1beta1.Machine
@@ -203,7 +204,7 @@ func note(all map[uid]*invariants.Owner, revision int64, object client.Object, b
 	known.Note(revision, object, b)
 }
 
-// mayBeGone checks I1: a Machine may be removed only after its instance.
+// mayBeGone checks invariant I1: a Machine may be removed only after its instance has been deleted.
 func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 	if o.stripped(m) || o.leftByForce(m) {
 		return
@@ -279,8 +280,8 @@ func (o *oracle) replacementSurge(set uid) int {
 }
 
 // mayDelete checks the second half of I3: enough machines remain available. The manager may not know yet that something
-// else has made a machine unavailable, so such a machine still counts. The knowledge of the manager is what it had seen
-// at the beginning of its current reconciliation.
+// else has made a machine unavailable, so such a machine still counts. The oracle therefore uses what the manager had
+// seen at the beginning of its current reconciliation.
 func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
@@ -310,9 +311,9 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// countsFrom returns a revision for checks of a set's actions. The set may rely on any version of an object that was
-// current at this revision or later. The result is the smaller one of two revisions: what the set's controller had
-// seen, and what the manager had seen when it wrote the replicas.
+// countsFrom returns the oldest revision on which an action of a set may be based. The set may rely on any version of
+// an object that was current at this revision or later. The result is the smaller one of two revisions: the one that
+// the set's controller had seen, and the one that the manager had seen before it wrote the replicas.
 func (o *oracle) countsFrom(set uid, kind string) int64 {
 	seen := o.seen()
 	instructed := o.sets[set].Versions[0].Position
@@ -324,8 +325,8 @@ func (o *oracle) countsFrom(set uid, kind string) int64 {
 	return min(seen[kind], instructed)
 }
 
-// availableSince reports whether a machine of the given sets counts as available. A machine also counts if it was
-// available at the given revision or later, and then became unavailable for another reason than a write of the manager.
+// availableSince reports whether a machine of the given sets counts as available. A machine also counts if it became
+// unavailable later than the given revision, but not by a write of the manager.
 func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
 	versions := o.history[id]
 	return invariants.AvailableSince(len(versions), func(i int) invariants.Version {

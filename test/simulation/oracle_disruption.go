@@ -154,7 +154,8 @@ func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most 
 	return used, max(1, selected*percent/100)
 }
 
-// knownDisrupted reports whether a machine is out of service and the manager knows it, from its own write or its cache.
+// knownDisrupted reports whether the manager knows that a machine is out of service, from its own write or from its
+// cache.
 func (o *oracle) knownDisrupted(id uid) bool {
 	versions := o.history[id]
 	i := len(versions)
@@ -164,7 +165,8 @@ func (o *oracle) knownDisrupted(id uid) bool {
 	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seen()["Machine"])
 }
 
-// serves reports whether pods may run on a machine. This depends on the instance, not on the status of the Machine.
+// serves reports whether pods may run on the node of a machine, depending on the instance and not on the status of the
+// Machine.
 func (o *oracle) serves(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
@@ -198,8 +200,8 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed lists the versions of a machine on which the current reconciliation may be based: the version that the
-// process had seen, and all later versions. Nil stands for a missing machine.
+// believed returns the versions of a machine on which the current reconciliation may be based: the version that the
+// process had seen, and all later versions. If the machine did not exist, the version is nil.
 func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seen()["Machine"], o.history[id], 0
 	for i, v := range versions {

@@ -142,8 +142,8 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 	}
 }
 
-// outdated reports whether a set belongs to an old revision of its deployment. The result surely is true if the manager
-// must know this. The result maybe is true if the manager may know this.
+// outdated reports whether a set belongs to an old revision of its deployment. If the manager must know this, surely is
+// true. If the manager may know this, maybe is true.
 func (o *oracle) outdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)

@@ -100,8 +100,8 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 	}
 	start, known := o.drainBegan(m)
 	if !known {
-		// Only the process knows the start of the drain until the status records it. The drain begins after the cordon,
-		// so the oracle uses the time of the cordon.
+		// Until the status records the start of the drain, only the process knows this time. The drain begins after the
+		// cordon, so the oracle uses the time of the cordon.
 		if start, known = o.cordoned[node.UID]; !known {
 			return
 		}
@@ -147,8 +147,8 @@ func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	return nil
 }
 
-// blockedBy reports whether hooks block the deletion of a machine. The argument then is the machine as it was at the
-// deletion request, or nil.
+// blockedBy reports whether hooks block the deletion of a machine. then is the machine at the time of the deletion
+// request, or nil.
 func blockedBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
 	return then != nil && len(hooks) > 0
 }

@@ -75,8 +75,8 @@ func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
 	return ill, all
 }
 
-// clockSteadySince returns the time since an event. Time jumps do not count, because the processes are suspended during
-// a jump.
+// clockSteadySince returns how much time has passed since t. Time jumps do not count, because the processes are
+// suspended during a jump.
 func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
 	for _, end := range w.safety.slept {
@@ -146,8 +146,9 @@ func requested(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// markedInGoodFaith reports whether a machine is marked as unhealthy because the process could not know that its Node
-// has recovered. The process had not seen the change, the time has jumped since then, or the clocks differ.
+// markedInGoodFaith reports whether a machine may still be marked as unhealthy although its Node has recovered, because
+// the process could not know about the recovery. The process had not seen the change, the time has jumped since then,
+// or the clocks differ.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
@@ -189,8 +190,8 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		return
 	}
 	// The health timeout starts again at each of the times below. A leader that was not running then, or had only just
-	// started, could not notice the event. If the state of the Node has lasted for three timeouts, the leader may use
-	// the recorded time.
+	// started, could not notice the event. If the Node has been unhealthy for three times the timeout, the leader may
+	// use the recorded time.
 	began := node.illSince
 	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored,
 		w.safety.meltdownEnded, w.oracle.leaderSince()} {
@@ -225,8 +226,8 @@ func (o *oracle) leaderSince() time.Time {
 	return time.Time{}
 }
 
-// mostUnhealthy returns the highest number of unhealthy machines at which machines are replaced. Of the limits that the
-// processes may know, the highest one counts.
+// mostUnhealthy returns the highest number of unhealthy machines at which machines are replaced. If the processes may
+// know several limits, the highest limit is used.
 func (o *oracle) mostUnhealthy() int {
 	all := 1
 	for _, m := range o.machines {

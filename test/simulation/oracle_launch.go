@@ -12,7 +12,7 @@ import (
 )
 
 // mayAskFor checks a request for a new instance. Its token and bootstrap token must belong to the same attempt of the
-// same machine. An attempt ends after its instance was recorded and then deleted.
+// same machine. An attempt ends when its instance has been recorded and later deleted.
 func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	c, name := o.world.cloud, req.Machine.Name
 	o.mayTouch("create", name)
@@ -43,8 +43,8 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	}
 }
 
-// mayPutBack checks that a node is uncordoned only if its machine is not being drained, updated or deleted. A state of
-// the machine that the process could not have read does not count.
+// mayPutBack checks that a node is uncordoned only if its machine is not being drained, updated or deleted. The check
+// ignores states of the machine that the process could not have read.
 func (o *oracle) mayPutBack(c apiserver.Change, node *corev1.Node) {
 	before, _ := c.Old.(*corev1.Node)
 	m, f := o.machineOn(node), o.world.top()

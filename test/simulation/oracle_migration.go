@@ -97,8 +97,8 @@ func (l *legacy) control(c apiserver.Change) {
 	}
 }
 
-// mayChangeOld checks J3, J6 and J7. J6 applies until the migration is committed. J7: users do not change old objects
-// while the fence is up.
+// mayChangeOld checks that a write of an old object obeys the invariants J3, J6 and J7. The invariant J6 applies until
+// the migration is committed. J7: users do not change old objects while the fence is up.
 func (l *legacy) mayChangeOld(c apiserver.Change) {
 	if c.Actor == oldController || c.Actor == person {
 		if c.Actor == person && l.world.phase() == v1beta1.MigrationAdopted {
@@ -147,8 +147,7 @@ func (l *legacy) mayUnpause(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// target is called for each change in the target cluster, and checks J5: a migration does not delete, taint or cordon
-// Nodes.
+// target checks invariant J5 for each change in the target cluster: a migration does not delete, taint or cordon Nodes.
 func (l *legacy) target(c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if l == nil || !ok || c.Actor == "kubelet" || c.Actor == controllermanager.NodeController ||

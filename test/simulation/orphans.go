@@ -74,7 +74,7 @@ func takeOver(name string) Action {
 			}
 			return nil
 		},
-		// The current reconciliation must have listed the instance and be about to remove it.
+		// Wait until the current reconciliation has listed the instance and will remove it next.
 		After: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
 			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() &&
@@ -179,8 +179,8 @@ func leaksInOutage(r *rand.Rand) []Action {
 	}
 }
 
-// lose returns an action that creates n instances without Machines at once, as after a partial loss of data of a
-// control cluster. If joined is true, the first of these instances has a Node.
+// lose returns an action that creates n instances without Machines in one step, as if a control cluster had lost a part
+// of its data. If joined is true, one of these instances has a Node.
 func lose(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
@@ -233,8 +233,8 @@ func (w *World) answerBlock(after time.Duration) (bool, error) {
 	return true, action.Do(context.Background(), w, c)
 }
 
-// losses returns actions after which six Machines are lost at once, or one Machine whose Node is Ready. In some runs,
-// the provider restarts before an administrator permits the removal.
+// losses returns actions that cause the loss of Machines: either six Machines are lost at once, or one Machine with a
+// Ready Node is lost. In some runs, the provider restarts before an administrator permits the removal.
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
 	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}

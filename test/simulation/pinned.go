@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pinned is the way in which an app binds its pods to one node. The pods run there even if the node is cordoned, and
-// the app recreates evicted pods there. The pods run on this node until the Node object is deleted.
+// pinned defines how an app binds its pods to one node. The pods run there even if the node is cordoned, and the app
+// recreates evicted pods there. The pods run on this node until the Node object is deleted.
 type pinned string
 
 const (

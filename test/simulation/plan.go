@@ -14,8 +14,8 @@ type At struct {
 
 func (a At) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
 
-// Plan contains the faults of a run in the order of their effects. Each effect is numbered in the run with all earlier
-// faults of the plan, because a fault changes the later effects.
+// Plan contains the faults of a run in the order of their effects. A fault changes the later effects. So the number of
+// an effect refers to a run that contains all earlier faults of the plan.
 type Plan []At
 
 // Of implements Faults.

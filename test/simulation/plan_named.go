@@ -10,9 +10,9 @@ import (
 // the first such effect after the previous fault, and "create Machine@3:lost" the third one. "manager/machineset create
 // Machine:lost" means the first one of this controller.
 //
-// To find a named effect, Plan runs the scenario with all earlier faults. So a plan with names remains valid when
-// changes of the controllers shift the numbers of effects. If the run fails after the first faults, the other faults
-// are left out.
+// To find a named effect, Plan runs the scenario with all earlier faults. So a plan with names remains valid after a
+// change of the controllers, even if the effects have other numbers. If the run fails after the first faults, the other
+// faults are left out.
 func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 	r := p.record(seed)
 	for part := range strings.SplitSeq(text, ",") {

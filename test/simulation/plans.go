@@ -18,11 +18,12 @@ import (
 type Plans struct {
 	Scenarios []Scenario
 	// Budget is the number of plans to run. 0 means all plans with one fault, and no pairs. With a smaller budget, the
-	// sweep runs an even sample of these plans. With a larger budget, the sweep also runs an even sample of pairs.
+	// sweep runs a part of these plans, which are spread evenly. With a larger budget, the sweep also runs pairs of
+	// faults, which are spread evenly over all pairs.
 	//
 	// If the budget is too small for all faults, the sweep first reduces the faults of caches to an even sample. Two
-	// fifths of all single faults are faults of caches, because the cache of each kind can stop or be lost at each
-	// effect. Such faults at two consecutive effects usually cause the same run.
+	// fifths of all single faults affect caches, because the cache of each kind can stop or be lost at each effect. Two
+	// cache faults of the same kind at consecutive effects usually have the same consequences.
 	Budget int
 	// Pairs is the number of additional runs with a pair of faults.
 	Pairs int
@@ -33,7 +34,8 @@ type Plans struct {
 	Workers int
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough, if set, ends the sweep early by returning true for the failures so far.
+	// The sweep calls Enough with the failures so far, unless Enough is nil. If Enough returns true, the sweep ends
+	// early.
 	Enough func([]Failure) bool
 }
 
@@ -73,10 +75,10 @@ func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 	return w.report, nil
 }
 
-// share contains the fractions of single faults to run, for faults of caches and for all others.
+// share contains two fractions of the single faults to run: one for faults of caches, and one for all other faults.
 type share struct{ ofCaches, others float64 }
 
-// shares computes the fractions of the faults that fit into a budget. A budget of 0 means all faults.
+// shares computes the fractions of the faults that fit into a budget. If the budget is 0, all faults are run.
 func shares(budget, all, ofCaches int) share {
 	others := all - ofCaches
 	switch {
@@ -189,8 +191,8 @@ func (r *recording) hash() uint64 {
 	return h.Sum64()
 }
 
-// sample returns an even sample of the single faults. For each fault, the sample contains the same percentage of the
-// effects at which the fault is possible.
+// sample returns single faults that are evenly distributed among the effects. For each fault, the sample contains the
+// same percentage of the effects at which the fault is possible.
 func (r *recording) sample(share share) []At {
 	all := r.faults()
 	if share.ofCaches >= 1 && share.others >= 1 {
@@ -201,8 +203,8 @@ func (r *recording) sample(share share) []At {
 	for _, at := range all {
 		n := seen[at.Fault]
 		seen[at.Fault]++
-		// Each fault begins at another offset. Otherwise, a small sample would only contain the first effects of the
-		// run.
+		// Each kind of fault begins at another effect. Otherwise, a small sample would only contain effects at the
+		// beginning of the run.
 		offset := fraction(Plan{{0, at.Fault}}.String() + r.scenario.Name)
 		part := share.fractionFor(at.Fault)
 		if int(float64(n+1)*part+offset) > int(float64(n)*part+offset) {
@@ -218,7 +220,7 @@ func fraction(text string) float64 {
 	return float64(h.Sum64()%1_000_003) / 1_000_003
 }
 
-// spread returns evenly spaced indexes below n. The number of indexes is the argument many, rounded with roundByHash.
+// spread returns evenly spaced indexes below n. The number of indexes is many, rounded with roundByHash.
 func spread(n int, many float64, hash uint64) []int {
 	count := min(roundByHash(many, hash), n)
 	var out []int
@@ -263,8 +265,8 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	}
 }
 
-// stepsFactor and stepsMore limit the steps between the last fault of a run and its end: a multiple of the steps of the
-// undisturbed run, and additional steps for waits and retries.
+// stepsFactor and stepsMore limit the steps after the last fault of a run. The limit is a multiple of the steps of the
+// undisturbed run, plus additional steps for waits and retries.
 const (
 	stepsFactor = 6
 	stepsMore   = 1500

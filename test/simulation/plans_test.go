@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A run that continues from a copy of its world makes the same choices and has the same result.
+// If a world is copied during a run, and the run continues in the copy, it makes the same choices and has the same
+// result.
 func TestRunContinuesFromEachCopy(t *testing.T) {
 	t.Parallel()
 	for _, s := range onePerGroup() {
@@ -30,7 +31,8 @@ func TestRunContinuesFromEachCopy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The recorded run asked for a fault at each effect. The run from the copied world must do the same.
+				// In the recorded run, the world asked its plan for a fault at each effect. After copying, the world
+				// must ask at the same effects.
 				w.faults = &listing{}
 				got := w.finish()
 				if got.Err != nil || got.Path != r.result.Path || got.Steps != r.result.Steps || got.Effects != r.result.Effects {
@@ -144,8 +146,8 @@ func TestParsePlanParsesStringOfPlan(t *testing.T) {
 	}
 }
 
-// A sweep runs as many plans as its budget allows, plans with one fault first. The report counts which effects had
-// which faults.
+// A sweep runs as many plans as its budget allows, and starts with the plans that have one fault. The report counts the
+// effects at which each fault was tried.
 func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	t.Parallel()
 	few := slices.DeleteFunc(Scenarios(), func(s Scenario) bool {
@@ -193,8 +195,8 @@ func TestSharesReduceCacheFaultsFirst(t *testing.T) {
 	}
 }
 
-// A plan that names effects must equal the plan that contains the numbers of these effects. Each name is looked up in
-// the run with all earlier faults.
+// Parsing a plan with names of effects must return the plan with the numbers of these effects. To find the number of an
+// effect, the parser runs the scenario with all earlier faults.
 func TestPlanNamesEffects(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "scale-up" })

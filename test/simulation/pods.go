@@ -27,14 +27,14 @@ type app struct {
 	kind appKind
 	// replicas is the number of pods. A single node has enough space for all of them.
 	replicas int
-	// least is the value of minAvailable in the PodDisruptionBudget of the pods. 0 means that there is no
+	// least is the value of minAvailable in the PodDisruptionBudget of the pods. If least is 0, there is no
 	// PodDisruptionBudget.
 	least int
 	// grace is the termination grace period in seconds. A slow pod uses its whole grace period.
 	grace int64
 	slow  bool
-	// If volume is set, each pod has a volume, which is attached to the pod's node. If sticks is set, the kubelet never
-	// unmounts the volumes.
+	// If volume is set, each pod has a volume, which is attached to the pod's node. If sticks is true, the kubelet
+	// never unmounts the volumes of the pods.
 	volume, sticks bool
 	critical       bool
 	// If spread is set, the first pods are created only when each pod can have its own schedulable node.
@@ -187,7 +187,7 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	case byToleration:
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	case byName:
-		// The default of the API server. A shorter time would evict pods from silent nodes at each step.
+		// The default of the API server. With a shorter time, pods on silent nodes would be evicted all the time.
 		p.Spec.Tolerations[0].TolerationSeconds = ptr.To[int64](300)
 	}
 	return p

@@ -44,12 +44,12 @@ type Process struct {
 	clock *wallClock
 
 	// former is true if this process is no longer the leader, and a successor has started. A former leader is first
-	// suspended, and then runs until the time in the field until.
+	// suspended. It then runs until the time that the field "until" contains.
 	former, suspended bool
 	deposedAt, until  time.Time
 	elector           *elector
-	// denials contains the requests that the process may not send for a while. rewind is the number of changes that the
-	// first lists will lack after the next restart.
+	// denials contains the requests that the process may not send for a while. rewind is the number of recent changes
+	// that are missing in the first lists after the next restart.
 	denials []denial
 	rewind  int
 
@@ -143,8 +143,8 @@ func (p *Process) clone(w *World) (*Process, error) {
 	return f, nil
 }
 
-// wire creates the controllers of the process, and copies the memory of the process origin into these controllers. A
-// new process has no origin and starts with empty memory.
+// wire creates the controllers of the process. If origin is not nil, wire copies the memory of the controllers of
+// origin into the new controllers. A new process has no origin and starts with empty memory.
 func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
 	p.watchReachability(origin)

@@ -48,7 +48,8 @@ func (q *queue) Add(key reconcile.Request) {
 	}
 }
 
-// AddAfter implements workqueue.TypedDelayingInterface. The earliest time of a key counts.
+// AddAfter implements workqueue.TypedDelayingInterface. If a key is added several times, the queue uses the earliest
+// time.
 func (q *queue) AddAfter(key reconcile.Request, d time.Duration) {
 	if d <= 0 {
 		q.Add(key)

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// recording is a recorded run of a scenario, with or without a plan. Other runs can start from copies of its world.
+// recording is the record of one run of a scenario, with or without a plan. Other runs can start from copies of its
+// world.
 type recording struct {
 	scenario *Prepared
 	seed     uint64
@@ -108,8 +109,8 @@ func (r *recording) withFault(at At, record bool) *recording {
 	case err != nil:
 		next.result = Result{Err: err}
 	case record:
-		// This copy starts after the step of the fault. A second fault in the same step must start from an earlier
-		// copy.
+		// The copy contains the world after the step with the fault. A second fault in the same step must start from an
+		// earlier copy.
 		if w, err := w.snapshot(); err == nil {
 			next.points = []point{{at.Effect + 1, w}}
 		}

@@ -25,7 +25,8 @@ func refusedCredentialScenarios(impatient func(*v1beta1.MachineDeployment)) []Sc
 	}
 }
 
-// refusingCredentials replaces the outages in a script by times with rejected credentials.
+// refusingCredentials changes a script: instead of each outage, the API server rejects the credentials for the same
+// time.
 func refusingCredentials(script func(*rand.Rand) []Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := script(r)

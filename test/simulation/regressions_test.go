@@ -6,7 +6,7 @@ import (
 )
 
 // regressions contains plans, and random runs without a plan, that once failed. A plan contains numbers of effects, so
-// its meaning may change with the controllers. The run must never fail.
+// its meaning may change with the controllers. None of these runs may fail again.
 var regressions = []struct {
 	name     string
 	scenario string
@@ -119,8 +119,8 @@ func TestPlansThatOnceFailed(t *testing.T) {
 	}
 }
 
-// corruptions contains changes of one field that once broke a rule. After a change of the controllers, an effect number
-// may mean another effect.
+// corruptions contains changes of one field that once broke a rule. After a change of the controllers, the number of an
+// effect may refer to a different effect.
 var corruptions = []struct {
 	name       string
 	scenario   string

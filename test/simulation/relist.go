@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// relist replaces the content of the view by a new list, like an informer that has lost its watch. Several changes of
-// an object appear as one, and a deleted object is just missing in the list.
+// relist replaces the content of the view by a new list, like an informer that has lost its watch. If an object has
+// changed several times, the view shows only its last state. If an object was deleted, it is not in the list.
 func (v *view) relist() error {
 	before := v.objects
 	if err := v.fill(0); err != nil {

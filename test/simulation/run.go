@@ -16,10 +16,10 @@ import (
 // this world.
 type Prepared struct {
 	Scenario
-	// Habits lists the unusual behavior of the cloud in these runs. Some behavior of the cloud occurs in every run, in
-	// addition to Habits.
+	// Habits lists the unusual behavior of the cloud in these runs. Every run also includes some unusual behavior that
+	// is not listed in Habits.
 	Habits Habits
-	// Stored, if set, is called with each Machine that a process of Machinist writes.
+	// If Stored is not nil, it is called with each Machine that a process of Machinist writes.
 	Stored func(*v1beta1.Machine)
 	base   *World
 }
@@ -62,12 +62,12 @@ type Result struct {
 	Path           uint64
 	// Tail is the number of steps from the last fault, or from the beginning, until the world was settled.
 	Tail int
-	// Made counts all instances that were created.
+	// Made is the number of instances that were created in the run.
 	Made int
 	// Broken counts the instances that broke although the script did not request this.
 	Broken int
-	// Machines is the total number of machines that were created. TakenBack is true if no machine exists at the end,
-	// although machines were created.
+	// Machines is the total number of machines that were created. TakenBack is true if users withdrew their requests:
+	// machines were created, but no machine exists at the end.
 	Machines  int
 	TakenBack bool
 	// End is the final state of a run without an error.
@@ -93,8 +93,9 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
-// Undisturbed runs the scenario without faults. The seed determines the choices. If Habits is not empty, the result is
-// compared with a run without these semantics. story, if set, receives a line for each event.
+// Undisturbed runs the scenario without faults. The seed determines the choices. If Habits is not empty, Undisturbed
+// compares the result with a run without unusual behavior of the cloud. If story is not nil, it receives a line for
+// each event.
 func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {

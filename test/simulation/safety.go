@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// safetyState is the state of the optional controllers for health and safety, and of the actors in their scenarios. The
-// zero value has no such controllers.
+// safetyState contains the optional controllers for health and safety that a scenario uses, and the state of the
+// simulated actors. The zero value has no such controllers.
 type safetyState struct {
 	optionalReconcilers Controllers
 	links               [2]link
@@ -26,12 +26,12 @@ type safetyState struct {
 	steady     bool
 	reportOnly bool
 	strangers  map[string]bool
-	// The keys of lost are the instances whose Machines were lost at the same time. The value is true if most of the
-	// instances are orphans. letGo is true after an administrator has permitted the removal of these instances.
+	// lost contains the instances whose Machines were lost at the same time. The value is true if most of the instances
+	// are orphans. letGo is true after an administrator has permitted the removal of these instances.
 	lost  map[string]bool
 	letGo bool
-	// The keys of left are the machines that were removed while the target cluster was unreachable. The last event of
-	// such a machine says that its Node and token may remain in the target cluster.
+	// left contains the machines that were removed while the target cluster was unreachable. The last event of such a
+	// machine says that its Node and token may remain in the target cluster.
 	left map[string]bool
 	// past contains, for each cluster, the earlier outages that all processes have noticed.
 	past   [2][]reachability.Outage

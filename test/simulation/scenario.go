@@ -17,7 +17,8 @@ type Scenario struct {
 	Group Group
 	// Base is the initial deployment, or nil.
 	Base *v1beta1.MachineDeployment
-	// The actions in Begin happen before the run starts. Age makes the fleet seem older by this time.
+	// The actions in Begin happen before the run starts. Age is added to the age of the objects that exist before the
+	// run starts.
 	Begin []Action
 	Age   time.Duration
 	// Old is the system from which the fleet is migrated, or nil.
@@ -26,13 +27,13 @@ type Scenario struct {
 	Apps []app
 	// Controllers contains the optional controllers that run in the scenario.
 	Controllers Controllers
-	// Script returns the actions of users. The actions may differ between runs.
+	// Script returns the actions of users. The actions depend on the random numbers of the run.
 	Script func(r *rand.Rand) []Action
-	// Variants is the number of undisturbed runs with different seeds on which plans are based. 0 means 1.
+	// Variants is how many seeds are used for the runs without faults. Plans add faults to these runs. 0 means 1.
 	Variants int
 	// OwnCloud means that the scenario changes the cloud itself, and must not run with other cloud semantics.
 	OwnCloud bool
-	// MayDiffer, if set, removes those lines of the final state that may differ between runs with different faults.
+	// If MayDiffer is not nil, it removes lines from the final state that depend on the faults of a run.
 	MayDiffer func(End)
 }
 

@@ -69,8 +69,8 @@ func (w *World) setSelected(ctx context.Context, c client.Client, m *v1beta1.Mac
 	return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(m)))
 }
 
-// selecting returns actions for the time after the script. Each action selects a machine that is not updated yet, so
-// that all machines are updated in the end.
+// selecting returns actions that are possible after the end of the script. Each action selects a machine that is not
+// updated yet, so that all machines are updated in the end.
 func (w *World) selecting() (out []choice) {
 	if len(w.script) > 0 {
 		return nil

@@ -13,18 +13,18 @@ import (
 )
 
 // Semantics names an unusual behavior of a cloud that the driver contract allows. The cloud behaves in this way for a
-// whole run. Drivers must hide some other behavior, which their own tests check: several spellings of provider IDs,
-// oversized responses, and instances of other installations with the same names.
+// whole run. Semantics does not cover behavior that drivers must hide, and that the tests of the drivers check: several
+// spellings of provider IDs, oversized responses, and instances of other installations with the same names.
 type Semantics string
 
 // The semantics.
 const (
-	// ReadsLate means that reads by provider ID do not find a new instance before lookups by tag find it.
+	// ReadsLate means that a read by provider ID does not find a new instance until a lookup by tag finds it.
 	ReadsLate Semantics = "reads-late"
 	// ReadsFlicker means that every third read by provider ID goes to a replica that lacks the instance. The replica
-	// finds the instance when a time of flickersFor has passed. After a time of flickersEvery, the replica loses the
-	// instance again. By the driver contract, an instance is gone only if two reads, more than flickersFor apart, do
-	// not find it.
+	// finds the instance when a time of flickersFor has passed. The replica loses the instance again when the time
+	// flickersEvery has passed. By the driver contract, an instance is gone only if two reads, more than flickersFor
+	// apart, do not find it.
 	ReadsFlicker Semantics = "reads-flicker"
 	// ReadsStale means that reads and lists show a deleted instance as running for staleFor.
 	ReadsStale Semantics = "reads-stale"
@@ -36,7 +36,7 @@ const (
 	ListsShort Semantics = "lists-short"
 	// ListsRepeat means that the second page of a list repeats the first one in another order.
 	ListsRepeat Semantics = "lists-repeat"
-	// AnswersLost means that the responses to every third change are lost.
+	// AnswersLost means that every third change takes effect, but its response is lost.
 	AnswersLost Semantics = "answers-lost"
 	// DoneLate means that every third change returns an error, but takes effect later. Creations and tags take effect
 	// within CreateSettle, and deletions after deletedLate.
@@ -63,11 +63,11 @@ const (
 	NoHost Semantics = "no-host"
 	// GivesUp means that two of every four accepted instances fail after failsAfter without a reason.
 	GivesUp Semantics = "gives-up"
-	// ReportsFailed means that the cloud reports an instance as failed after it has become a Node, although it
-	// continues to run.
+	// ReportsFailed means that the cloud reports an instance as failed although it continues to run. This happens after
+	// the instance has registered its Node.
 	ReportsFailed Semantics = "reports-failed"
-	// PartsUnattached means that lists show the parts of an instance as unattached at two times. After the creation of
-	// the instance, this lasts for attachedAfter. After its deletion, this lasts for partsFor.
+	// PartsUnattached means that lists show the parts of an instance as unattached at two times: for attachedAfter
+	// after the creation of the instance, and for partsFor after its deletion.
 	PartsUnattached Semantics = "parts-unattached"
 )
 
@@ -81,8 +81,8 @@ func AllSemantics() []Semantics {
 	}
 }
 
-// onlyReports reports whether the semantics affect only the responses of the cloud. Such semantics must not cause
-// additional instances.
+// onlyReports reports whether the semantics affect only the responses of the cloud. If only responses are affected, no
+// additional instances may be created.
 func (s Semantics) onlyReports() bool {
 	switch s {
 	case AnswersLost, DoneLate, QuotaFreesLate, NoHost, GivesUp:
@@ -108,7 +108,7 @@ const (
 	attachedAfter = 5 * time.Minute // More than the minimum age of collected parts.
 )
 
-// Habits is the list of all semantics that one cloud has.
+// Habits contains the unusual behaviors that a cloud has at the same time.
 type Habits []Semantics
 
 // ParseHabits parses names of semantics that are separated by "+".
@@ -135,7 +135,7 @@ func (h Habits) String() string {
 	return strings.Join(parts, "+")
 }
 
-// Under returns a copy of the scenario in which the cloud has the given semantics.
+// Under returns a copy of the scenario for a cloud that has the given semantics.
 func (p *Prepared) Under(h Habits) *Prepared {
 	out := *p
 	out.Habits = h
@@ -183,7 +183,7 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// rest turns off those semantics that would cause writes without end after the world has settled. For example, the
+// rest turns off some semantics when the world has settled, because they would cause endless writes. For example, the
 // orphan collection writes a condition whenever its list fails or changes.
 func (p *past) rest() {
 	p.ghosts, p.quiet = nil, true
@@ -197,7 +197,8 @@ func (p *past) settling() time.Duration {
 }
 
 // listsSettle returns the time from which lists show all orphans, and no longer show deleted instances that have a
-// Node. Before this time, no process can remove these orphans and Nodes. If lists are not late, the time is zero.
+// Node. Before this time, no process can remove these orphans and Nodes. If no semantics delay the lists, the time is
+// zero.
 func (w *World) listsSettle() (at time.Time) {
 	p := &w.cloud.past
 	if !p.has(ListsLate) {
@@ -301,7 +302,7 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// shows returns the response to a read of an existing instance, or nil if the read does not find the instance.
+// shows returns the instance as a read by its ID describes it, or nil if the read does not find the instance.
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
@@ -345,8 +346,8 @@ func (c *Cloud) leftOf(req provider.DeleteRequest) bool {
 	}) != nil
 }
 
-// listing returns the response to a list request. The semantics may add and remove instances. The function asked
-// selects the requested instances.
+// listing returns the response to a list request. Depending on the semantics, the list lacks instances or contains
+// deleted instances. asked reports whether an instance is requested.
 func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []provider.Instance) {
 	p := &c.past
 	if len(p.habits) > 0 {

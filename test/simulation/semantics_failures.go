@@ -41,8 +41,8 @@ func (c *Cloud) giveUp(w *World) {
 	}
 }
 
-// fail reports a running instance as failed, because another operation on it has failed. Drivers should not do that,
-// but they may. The text of the reason varies.
+// fail reports a running instance as failed, because another operation on it has failed. The driver contract allows
+// drivers to pass on such a wrong report. The text of the reason varies.
 func (p *past) fail(in *instance, out *provider.Instance) {
 	if p.has(ReportsFailed) && in.registered && in.MachineUID != "" && out.State == provider.StateRunning {
 		out.State, out.StateMessage = provider.StateFailed, "the resize failed"
@@ -89,8 +89,8 @@ func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
 	return all
 }
 
-// mayBeFailed checks that a machine does not fail immediately because of missing capacity, and does not fail while pods
-// can run on its node.
+// mayBeFailed checks when a machine becomes Failed. It must not fail immediately because of missing capacity, or while
+// pods can run on its node.
 func (o *oracle) mayBeFailed(before, m *v1beta1.Machine) {
 	w := o.world
 	if len(w.cloud.past.habits) == 0 || m.Status.FailureReason != v1beta1.FailureCreateError ||

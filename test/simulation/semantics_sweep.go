@@ -40,7 +40,7 @@ type SemanticsReport struct {
 	Took     time.Duration
 }
 
-// SemanticsRow contains the numbers of runs in a cloud with certain semantics.
+// SemanticsRow contains the numbers of runs in a cloud with one combination of semantics.
 type SemanticsRow struct{ Undisturbed, Plans, Violations int }
 
 // Run runs the sweep.
@@ -107,8 +107,9 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	return report, nil
 }
 
-// try tests one scenario with one combination of cloud semantics. A run with a fault is compared with the run without
-// it under the same semantics. That run is compared with baseline, the run without semantics.
+// try runs the plans of one scenario under one combination of cloud semantics. A run with a fault is compared with a
+// run that has the same semantics, but no fault. Without a fault, a run with the semantics is compared with baseline,
+// which is a run without semantics.
 func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check func(*Prepared, Plan, error) bool) {
 	under := p.Under(h)
 	r := under.record(s.Seed)
@@ -127,8 +128,8 @@ func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check
 	}
 }
 
-// failureAgainstBaseline returns an error if an undisturbed run with semantics failed, or if its result differs from
-// the run without semantics.
+// failureAgainstBaseline checks an undisturbed run in a cloud with unusual semantics. It returns an error if the run
+// failed, or if its result differs from the run in a cloud without these semantics.
 func (r *recording) failureAgainstBaseline(baseline Result) error {
 	if baseline.Err != nil {
 		return baseline.Err
@@ -151,8 +152,8 @@ func (s SemanticsSweep) faultsOf(p *Prepared) int {
 // checkInstanceCount checks that late or wrong responses of the cloud do not cause additional instances, if the users
 // take the same actions.
 //
-// If the cloud rejects calls, there may be more instances in two cases. In the first case, a rollout is delayed, so a
-// machine with a broken instance is replaced before the rollout would have removed it. In the second case, a user
+// If the cloud rejects calls, additional instances are allowed in two cases. In the first case, a rollout is delayed,
+// so a machine with a broken instance is replaced before the rollout would have removed it. In the second case, a user
 // deletes the fleet as soon as its first instance exists. Because of the delay, all of its machines have an instance by
 // then.
 func (h Habits) checkInstanceCount(r *recording, baseline Result) error {

@@ -25,8 +25,7 @@ func setScenarios() []Scenario {
 }
 
 // replacesNextToUnhealthy returns actions that replace a machine of a standalone set, while this machine or another
-// machine of the set is silent. Meanwhile, the replacement does not join, a budget blocks it, or the set is scaled
-// down.
+// machine of the set is silent. Either the replacement does not join, a budget blocks it, or the set is scaled down.
 func replacesNextToUnhealthy(r *rand.Rand) []Action {
 	actions := []Action{stopUsers(), silence(0), replaceUnready(r.IntN(2) == 0)}
 	if r.IntN(2) == 0 {
@@ -82,8 +81,8 @@ func editSet(name, what string, change func(*v1beta1.MachineSet)) Action {
 	}}
 }
 
-// scaleDownNextToPending requests one machine more than the quota allows. The request is withdrawn while one of the
-// running machines has the delete mark.
+// scaleDownNextToPending returns actions that request one machine more than the quota allows. The request is withdrawn
+// while one of the running machines has the delete mark.
 func scaleDownNextToPending(r *rand.Rand) []Action {
 	prefer := annotateOne("mark a running machine", r.IntN(3), v1beta1.AnnotationDeleteMachine,
 		func(*World) string { return "" })
@@ -96,12 +95,11 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 		trouble("further machines without quota count as a violation", func(t *troubles) { t.withdrawn = true })}
 }
 
-// mostInVain limits the machines for which the cloud refuses an instance after the replicas were lowered to the quota
-// again. Two machines are allowed: the pending machine, and a machine that replaced it before the manager saw the
-// change.
+// After the replicas were lowered to the quota, mostInVain limits the machines for which the cloud refuses an instance.
+// Two machines are allowed: the pending machine, and a machine that replaced it before the manager saw the change.
 const mostInVain = 2
 
-// mayFillRequests checks that the manager does not keep repeating a withdrawn request for a machine.
+// mayFillRequests reports a breach if the manager repeatedly creates machines for a request that was withdrawn.
 func (o *oracle) mayFillRequests() {
 	if n := len(o.world.cloud.troubles.inVain); n > mostInVain {
 		o.breach("scale-down", "%d machines without quota were created after the scale-down, want at most %d", n, mostInVain)

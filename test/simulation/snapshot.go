@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Clone returns a copy of a world between two steps, with the memory of its processes. The copy makes its own random
-// choices. The oracle of the copy does not check what happened before.
+// Clone returns a copy of a world between two steps, with the memory of its processes. The seed determines the random
+// choices of the copy. The oracle of the copy does not check what happened before.
 func (w *World) Clone(seed uint64) (*World, error) {
 	f, err := w.snapshot()
 	if err != nil {

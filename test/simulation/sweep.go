@@ -28,9 +28,9 @@ type Sweep struct {
 type Failure struct {
 	Scenario string
 	Seed     uint64
-	// Habits lists the cloud semantics in this run.
+	// Habits contains the unusual behaviors of the cloud in this run.
 	Habits Habits
-	// Undisturbed means that the run had no faults. Without faults and with random faults, Plan is empty.
+	// Undisturbed means that the run had no faults. Plan is empty if the run had no faults or random faults.
 	Undisturbed bool
 	Plan        Plan
 	// Corruption is the change of a field in this run, or nil.

@@ -67,15 +67,15 @@ type World struct {
 	disturbed                      time.Time
 	// path is a hash of all choices, to compare two runs.
 	path uint64
-	// story, if not nil, receives a line for each event.
+	// If story is not nil, it receives a line for each event.
 	story func(string)
-	// planned means that a plan determines the faults. Otherwise, they are random.
+	// planned is true if a plan determines the faults. Otherwise, the faults are random.
 	planned   bool
 	corrupted *corrupted
 	election  *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
-	// If between is not nil, the world calls this function between two steps while no reconciliation is in progress.
+	// between is called between two steps while no reconciliation is in progress, unless it is nil.
 	between func()
 }
 
@@ -83,8 +83,8 @@ type World struct {
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// After, if set, must return true before the action happens. The world calls this function only when the time Wait
-	// has passed.
+	// If After is not nil, it must return true before the action happens. The world does not call After until the time
+	// Wait has passed.
 	After func(w *World) bool
 	// Wait is the minimum time after the previous action.
 	Wait time.Duration
@@ -146,7 +146,7 @@ type choice struct {
 }
 
 // step carries out one of the possible choices, or returns false if there is none. nested means that a reconciliation
-// is in progress. Then no time passes, and controllers that wait for a response do not run.
+// is in progress. During a reconciliation, no time passes, and controllers that wait for a response do not run.
 func (w *World) step(nested bool) (bool, error) {
 	if w.between != nil && len(w.frames) == 0 {
 		w.between()
@@ -166,8 +166,8 @@ func (w *World) step(nested bool) (bool, error) {
 	return true, w.oracle.failure()
 }
 
-// possible returns the choices for the next step. A late cache receives its next change only if nothing else can
-// happen.
+// possible returns the choices for the next step. If a cache is late, it receives its next change only if there is no
+// other choice.
 func (w *World) possible(nested bool) []choice {
 	var out, late []choice
 	for _, p := range w.processes {
@@ -198,7 +198,7 @@ func (w *World) possible(nested bool) []choice {
 		return late
 	}
 	if !nested && w.random.IntN(40) == 0 {
-		// An additional choice is to let time pass.
+		// The world may also let some time pass in this step.
 		out = append(out, choice{"time passes", func() error {
 			w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond)
 			return nil
@@ -307,8 +307,8 @@ func (w *World) restart(dead *Process) error {
 	return nil
 }
 
-// lateness returns a function for the successor of a dead process. The function returns the number of changes that a
-// first list of the successor lacks.
+// lateness determines how out of date the first lists are after a process has died. The returned function returns how
+// many changes a first list of the successor lacks.
 func (w *World) lateness(dead *Process) func() int {
 	return func() int {
 		if dead.rewind > 0 {
@@ -355,7 +355,7 @@ func (w *World) fallBehind() error {
 	return nil
 }
 
-// longestBehind limits the total time for which caches are late in one run.
+// longestBehind limits how long caches may be behind the API server in one run, in total.
 const longestBehind = time.Minute
 
 // bookmarks is how long the API server sends no events on a watch before it sends a bookmark.

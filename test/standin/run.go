@@ -20,7 +20,7 @@ import (
 
 const period = 500 * time.Millisecond
 
-// Options are the options of a stand-in.
+// Options configure a stand-in for an old system.
 type Options struct {
 	// Group is the API group of the old system.
 	Group   string

@@ -14,7 +14,7 @@ import (
 
 const templateHash = "machine-template-hash"
 
-// deployment gives the set for the current template all replicas, and scales all other sets to 0 at once.
+// deployment scales the set for the current template to all replicas of the deployment, and all other sets to 0.
 func (p *pass) deployment(ctx context.Context, d *unstructured.Unstructured) error {
 	if d.GetDeletionTimestamp() != nil {
 		return p.deleteParent(ctx, d, sets)
@@ -105,7 +105,8 @@ func (p *pass) set(ctx context.Context, s *unstructured.Unstructured) error {
 }
 
 // deleteParent deletes the dependents of a deployment or set, and then removes its finalizer. If the finalizer belongs
-// to the garbage collector, deleteParent does nothing, because the garbage collector does all of this.
+// to the garbage collector, deleteParent does nothing, because the garbage collector deletes the dependents and removes
+// the finalizer.
 func (p *pass) deleteParent(ctx context.Context, o *unstructured.Unstructured, owns string) error {
 	if p.parentFinalizer == metav1.FinalizerDeleteDependents {
 		return nil

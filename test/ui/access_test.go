@@ -82,8 +82,8 @@ func TestLinkOpensFromFile(t *testing.T) {
 	b.awaitText("web-abcde-00000")
 }
 
-// In a DNS rebinding attack, the attacker's host name resolves to loopback. A view under this name would share the
-// origin of the attacker's pages.
+// In a DNS rebinding attack, the attacker's host name resolves to loopback. If a view accepted this host name, the
+// browser would let the attacker's pages read the view.
 func TestReboundHostNameHasNoAccess(t *testing.T) {
 	p := newStaticCluster(t)
 	p.fleetOf("rebinding", 3)

@@ -49,8 +49,8 @@ func TestURLContainsFilters(t *testing.T) {
 	if focus := get[string](b, "document.activeElement.name"); focus != "q" {
 		t.Errorf("after typing, the focus is on %q, want q", focus)
 	}
-	// The back button first restores the state before the typed text, and then the state before the choice. The forward
-	// button restores the choice.
+	// The first click on the back button removes the typed text, and the second one removes the chosen zone. The
+	// forward button restores the choice.
 	get[bool](b, "(history.back(), true)")
 	b.await("location.search === '?zone=sim-1b' && document.querySelector('input[name=q]').value === ''")
 	b.await(rows + " === 43")
@@ -60,7 +60,7 @@ func TestURLContainsFilters(t *testing.T) {
 	get[bool](b, "(history.forward(), true)")
 	b.await("document.querySelector('select[name=zone]').value === 'sim-1b'")
 	b.await(rows + " === 43")
-	// The URL alone must give the same rows.
+	// After a reload, the view must show the same rows, because the URL contains the filters.
 	b.do(chromedp.Reload())
 	b.await(rows + " === 43 && document.querySelector('select[name=zone]').value === 'sim-1b'")
 	b.open("/machines?state=broken")
@@ -194,7 +194,7 @@ func TestPagesEscapeHostileTexts(t *testing.T) {
 	}
 	b.open("/machines/hostile/" + m.Name)
 	b.await("document.getElementById('connection').dataset.state === 'live'")
-	// The script of the view must also insert updates as text.
+	// After an update of the object, the script of the view must also insert the message as text, and not as HTML.
 	withFailure(m, "updated: "+evil)
 	if err := p.api.Update(context.Background(), m); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestPagesWithTenThousandMachines(t *testing.T) {
 	call(b, page.BringToFront, cdp.Empty{}) // The browser does not paint tabs in the background.
 	b.open("/machines?q=" + all[100].Name)
 	b.await("document.getElementById('connection').dataset.state === 'live' && " + rows + " === 1")
-	// A screenshot forces the browser to paint.
+	// The browser paints the page before it takes a screenshot.
 	if _, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot()); err != nil {
 		t.Fatal(err)
 	}

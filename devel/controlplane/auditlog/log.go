@@ -24,7 +24,7 @@ func Open(path string) (*Log, error) {
 	return &Log{path: path}, nil
 }
 
-// Mark records the end of the log as the position where later calls start to read. They ignore the earlier content.
+// Mark records the end of the log as the position where later calls of Count and Take start to read.
 func (l *Log) Mark() error {
 	end, err := l.lines(func([]byte) error { return nil })
 	if err != nil {
@@ -34,9 +34,9 @@ func (l *Log) Mark() error {
 	return nil
 }
 
-// Filter selects requests. The zero value selects all.
+// Filter selects requests. The zero value selects all requests.
 type Filter struct {
-	// Users selects requests by user name. An empty list selects all users.
+	// Users contains the names of the users whose requests are selected. An empty list selects all users.
 	Users []string
 
 	// Match, if set, selects the requests for which it returns true.
@@ -47,8 +47,8 @@ func (f Filter) matches(r Request) bool {
 	return (len(f.Users) == 0 || slices.Contains(f.Users, r.User)) && (f.Match == nil || f.Match(r))
 }
 
-// Count returns how many writes the API server has logged since the position of the last Mark or Take. The position
-// stays the same.
+// Count returns how many writes the API server has logged since the position of the last Mark or Take. Count does not
+// move this position.
 func (l *Log) Count(f Filter) (Counts, error) {
 	counts := Counts{ByCall: map[Call]int{}}
 	err := l.each(f, func(r Request) { counts.add(r) })
@@ -79,8 +79,8 @@ func (l *Log) each(f Filter, use func(Request)) error {
 	return err
 }
 
-// scan calls use with each selected request from l.offset on, and returns the offset at which the last complete line
-// ends.
+// scan passes each selected request after l.offset to the callback. It returns the offset at which the last complete
+// line ends.
 func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	return l.lines(func(line []byte) error {
 		request, ok, err := parse(line)
@@ -91,7 +91,7 @@ func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
 	})
 }
 
-// lines calls use with each complete line from l.offset on, and returns the offset at which the last complete line
+// lines passes each complete line after l.offset to the callback. It returns the offset at which the last complete line
 // ends. While a line has no newline, the API server is still writing it.
 func (l *Log) lines(use func(line []byte) error) (end int64, err error) {
 	file, err := os.Open(l.path)

@@ -103,7 +103,7 @@ func parse(line []byte) (request Request, ok bool, err error) {
 	return r, true, nil
 }
 
-// mutates reports whether the request asks for a write that this package counts.
+// mutates returns true for a request to write an object, if this package counts such writes.
 func (r Request) mutates() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

@@ -34,7 +34,7 @@ type webhook struct {
 	client *admissionv1.WebhookClientConfig
 }
 
-// webhooksOf returns the webhooks of all configurations, in order. The results point into the configurations.
+// webhooksOf returns the webhooks of all configurations, in order. A change of a result changes its configuration.
 func webhooksOf(configurations []client.Object) (all []webhook) {
 	for _, configuration := range configurations {
 		switch c := configuration.(type) {

@@ -306,7 +306,7 @@ func (p presenter) Start(ctx context.Context) error {
 	return p.cache.Start(ctx)
 }
 
-// present makes the webhook server use the certificate in the Secret. If this certificate is invalid, the server
+// present loads the certificate in the Secret into the webhook server. If this certificate is invalid, the server
 // continues to use the previous certificate.
 func (p presenter) present(object any) {
 	secret, ok := object.(*corev1.Secret)

@@ -55,7 +55,8 @@ func TestRepeatedlyRevertedCertificateIsWrittenAtLimitedRate(t *testing.T) {
 	}
 }
 
-// helm --wait waits for ready pods and then applies the first class. The API server must trust the webhook by then.
+// helm --wait waits for ready pods and then applies the first class. So a pod must not become ready before the API
+// server trusts its webhook.
 //
 // Rule: webhook-certificate-maintained.
 func TestProcessIsReadyWhenItsWebhookIsTrusted(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret. The first three are the same as in cert-manager's Secrets.
+// Keys of the Secret. cert-manager's Secrets also have the keys tls.crt, tls.key and ca.crt.
 const (
 	certKey    = corev1.TLSCertKey
 	privateKey = corev1.TLSPrivateKeyKey
@@ -20,8 +20,8 @@ const (
 	nextCAKey  = "next-ca.key"
 )
 
-// overlap is the time between adding an authority to all bundles and signing with this authority. API servers read a
-// changed webhook configuration in much less time.
+// overlap is the time between adding an authority to all bundles and signing with this authority. API servers observe a
+// changed webhook configuration within a few seconds at most.
 const overlap = 15 * time.Second
 
 // Lifetimes configures how long certificates are valid, and when they are renewed.
@@ -41,7 +41,8 @@ func DefaultLifetimes() Lifetimes {
 type observed struct {
 	data    map[string][]byte
 	bundles [][]byte
-	// bundledSince is when all bundles first contained the next authority. It is zero if a bundle lacks the authority.
+	// bundledSince is when all bundles first contained the next authority. The time is zero while a bundle does not
+	// contain this authority.
 	bundledSince time.Time
 	now          time.Time
 }

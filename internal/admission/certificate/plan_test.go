@@ -13,7 +13,8 @@ var (
 	lifetimes = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, Ahead: 5 * time.Hour}
 )
 
-// installation is a Secret with the bundles of two webhooks. It executes plans with its own clock.
+// installation is a Secret with the bundles of two webhooks. An installation executes plans at the time of its fake
+// clock.
 type installation struct {
 	t *testing.T
 	observed

@@ -15,8 +15,9 @@ const maxDecompressed = 32 << 20
 
 const maxNesting = 8
 
-// rewriteTexts passes each text in the user data to the function change, and replaces the text by the returned one. It
-// decodes gzip, gzip in base64, and MIME multipart. Encoded data without a changed text stays the same, byte for byte.
+// rewriteTexts replaces each text in the user data by the result of a function. To find the texts, it decodes gzip,
+// gzip in base64, and MIME multipart. If the function changes no text of an encoded part, the encoded part stays the
+// same, byte for byte.
 func rewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
 	return decoder{change: change}.rewrite(data)
 }
@@ -104,7 +105,7 @@ func gzipInBase64(data []byte) (packed []byte, ok bool) {
 
 const mimeLineLength = 76
 
-// inBase64 encodes data in base64. The result has the same line breaks and the same white space at the end as example.
+// inBase64 encodes data in base64. Line breaks and white space at the end are the same as in the example.
 func inBase64(data, example []byte) []byte {
 	text := base64.StdEncoding.EncodeToString(data)
 	trimmed := bytes.TrimSpace(example)

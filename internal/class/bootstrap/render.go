@@ -18,7 +18,7 @@ const (
 	APIEndpoint      = "API_ENDPOINT"
 	CABundleBase64   = "CA_BUNDLE_BASE64"
 	BootstrapToken   = "BOOTSTRAP_TOKEN"
-	// KubeadmJoinConfig stands for a JoinConfiguration of kubeadm, as JSON in one line.
+	// KubeadmJoinConfig is the placeholder for a JoinConfiguration of kubeadm. Its value is JSON in a single line.
 	KubeadmJoinConfig = "KUBEADM_JOIN_CONFIG"
 )
 
@@ -45,7 +45,7 @@ type Values struct {
 	APIEndpoint string
 	// CABundle is the PEM bundle with which clients verify APIEndpoint.
 	CABundle []byte
-	// BootstrapToken has the form "id.secret". Templates need it only if NeedsToken returns true.
+	// BootstrapToken has the form "id.secret". If NeedsToken returns false for a template, the token may be empty.
 	BootstrapToken string
 }
 
@@ -106,9 +106,10 @@ func Check(template []byte, v Values) error {
 	return err
 }
 
-// Render replaces all placeholders of the template, but none in the values. Values of URL-encoded placeholders are
-// URL-encoded. An escaped placeholder loses one exclamation mark. Compressed or encoded parts are decoded, rendered and
-// encoded again. The error says why the template cannot be decoded, or names the placeholders without a value.
+// Render replaces all placeholders of the template with their values. If a value contains a placeholder, Render does
+// not replace it. Values of URL-encoded placeholders are URL-encoded. If a placeholder is escaped, Render only removes
+// one exclamation mark. Compressed or encoded parts are decoded, rendered and encoded again. The error says why the
+// template cannot be decoded, or names the placeholders without a value.
 func Render(template []byte, v Values) ([]byte, error) {
 	values := v.byName()
 	var empty []string

@@ -21,8 +21,9 @@ func Unknown(text []byte) (unknown []string) {
 	return slices.Compact(unknown)
 }
 
-// Suspicious returns the sorted parts of the template that are probably misspelled placeholders. Such a part has the
-// form of a placeholder, upper case with an underscore, or it is similar to one. Render leaves them in the user data.
+// Suspicious returns the sorted parts of the template that are probably misspelled placeholders. Such a part consists
+// of upper-case words with underscores, like a placeholder, or its name is similar to the name of a placeholder. Render
+// does not replace these parts.
 func Suspicious(template []byte) (suspicious []string) {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range Unknown(text) {

@@ -110,7 +110,7 @@ type Tokens struct {
 	Groups []string
 }
 
-// Terms are the settings of a new token.
+// Terms define the lifetime and the uses of a new token.
 type Terms struct {
 	Expires time.Time
 	// Signing is true if kube-controller-manager must sign the ConfigMap cluster-info with the token. kubeadm join
@@ -177,10 +177,10 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, terms Terms) (Token, erro
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d attempts", a.Machine, maxSalt)
 }
 
-// Extend sets the expiration of the attempt's token to the time until, unless the token is valid until early anyway. It
-// returns the token's expiration, or the zero time if there is no token. The value of the token does not change, so the
-// copy on the instance stays valid.
-func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
+// Extend postpones the expiration of the attempt's token. If the token is valid at the time minimum anyway, Extend does
+// not change it. It returns the token's expiration, or the zero time if there is no token. The value of the token does
+// not change, so the copy on the instance stays valid.
+func (t Tokens) Extend(ctx context.Context, a Attempt, minimum, extended time.Time) (time.Time, error) {
 	id, found, err := t.find(ctx, a)
 	if err != nil || found == nil {
 		return time.Time{}, err
@@ -194,19 +194,19 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (
 	}
 	// An invalid expiration is replaced too.
 	ends, err := time.Parse(time.RFC3339, string(secret.Data[fieldExpiration]))
-	if err == nil && !ends.Before(early) {
+	if err == nil && !ends.Before(minimum) {
 		return ends, nil
 	}
 	before := secret.DeepCopy()
 	if secret.Data == nil { // Another client has emptied the Secret.
 		secret.Data = map[string][]byte{}
 	}
-	secret.Data[fieldExpiration] = []byte(until.UTC().Format(time.RFC3339))
+	secret.Data[fieldExpiration] = []byte(extended.UTC().Format(time.RFC3339))
 	if err := t.Client.Patch(ctx, secret,
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return time.Time{}, fmt.Errorf("extend bootstrap token %s of the target cluster: %w", id, err)
 	}
-	return until, nil
+	return extended, nil
 }
 
 // ErrMayNotRead and ErrMayNotMake mean that the API server forbids reading or creating the Secrets of tokens. The

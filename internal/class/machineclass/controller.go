@@ -44,7 +44,7 @@ type Options struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Joins is the monitor that finds what prevents machines from joining. Nil means that there is no target cluster.
-	// New sets its field Changed.
+	// The function New sets Joins.Changed.
 	Joins *preflight.Monitor
 }
 

@@ -14,13 +14,14 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// reportEvery is the minimum time between writes of the number of Machines that hold a class. A new reason is written
-// immediately.
+// reportEvery is the minimum time between two status updates that only change a number of Machines. A new reason is
+// written immediately.
 const reportEvery = 30 * time.Second
 
 const usersPage = 500
 
-// holders counts the Machines of a class that is being deleted, by their effect on the deletion.
+// holders counts the Machines of a class that is being deleted. Each field counts the Machines that affect the deletion
+// in the same way.
 type holders struct {
 	// withInstance counts the Machines that have an instance and are not being deleted.
 	withInstance int
@@ -107,10 +108,10 @@ func joined(first, second string) string { return strings.TrimSpace(first + " " 
 // release removes the finalizer of a class that is being deleted, or reports what holds the class. It returns the time
 // until the next check.
 //
-// The order of the steps prevents a race with a launch. The class's status first says that no instance is created from
-// the class, and then the Machines are checked for the last time. A launch first records in the Machine's status that
-// it uses the class, and then reads the status of the class. So either the check finds the Machine, or the launch finds
-// that it must not create an instance.
+// The order of the steps prevents a race with the launch of a Machine. The deletion first records in the class's status
+// that no instance may be created, and then checks the Machines for the last time. The launch first records in the
+// Machine's status that the Machine uses the class, and then reads the status of the class. So either the check finds
+// the Machine, or the launch finds that it must not create an instance.
 func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return 0, nil

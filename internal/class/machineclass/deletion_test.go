@@ -55,8 +55,9 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	}
 }
 
-// The class's status says that no instance is created from the class before the Machines are checked for the last time.
-// So a Machine that is launched at that moment either fails to launch or prevents the deletion of the class.
+// The controller first records in the class's status that no instance may be created, and then checks the Machines for
+// the last time. If a Machine is launched between these two steps, the launch fails or the Machine prevents the
+// deletion of the class.
 //
 // Rule: class-deletion-is-decided.
 func TestClassIsWithdrawnBeforeTheLastCheckOfItsMachines(t *testing.T) {

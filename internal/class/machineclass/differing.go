@@ -17,7 +17,8 @@ type differing struct {
 	deployments []string
 }
 
-// count adds a Machine to the numbers, unless it is being deleted or one of the values is unknown, that is empty.
+// count compares a value of a Machine's instance with the value of its class, and counts the Machine. An empty value is
+// unknown. Machines with an unknown value and Machines that are being deleted are not counted.
 func (d *differing) count(m *v1beta1.Machine, ofInstance, ofClass string) {
 	if ofInstance == "" || ofClass == "" || !m.DeletionTimestamp.IsZero() {
 		return

@@ -83,7 +83,8 @@ func TestRejectionNamesTheFieldInOneEvent(t *testing.T) {
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "providerSpec.disk.sizeGiB") {
 		t.Errorf("message %q does not name the field", m)
 	}
-	// Each patch causes a pass. When the second patch is observed, the first pass has ended.
+	// Each patch triggers a reconciliation of the class. When the second patch is observed, the first reconciliation
+	// has ended.
 	for i := range 2 {
 		w.patchClass("c", fmt.Sprintf(`{"spec":{"capacity":{"zone":"z-%d"}}}`, i))
 		w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool {
@@ -316,7 +317,8 @@ func TestNamespaceWithClassesAndMachinesCanBeDeleted(t *testing.T) {
 	w.createMachine("m", "c")
 	w.awaitClass("c", "to be protected", isProtected)
 	w.awaitSecret("creds", "to be protected", func(s *corev1.Secret) bool { return s != nil && protected(s) })
-	// Delete in the worst order, which the namespace controller may choose too.
+	// Delete the Secret before the class and the class before its Machines. The namespace controller may also delete in
+	// this order.
 	for _, o := range []client.Object{&corev1.Secret{}, &v1beta1.MachineClass{}, &v1beta1.Machine{}} {
 		if err := w.DeleteAllOf(t.Context(), o, client.InNamespace(w.ns)); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/objectmetrics"
 )
 
-// Metrics are the metrics of the classes of one provider. A nil *Metrics does nothing.
+// Metrics exports the state of one provider's MachineClasses. A nil *Metrics does nothing.
 type Metrics struct{ classes *objectmetrics.Collector }
 
 // NewMetrics registers the metrics, which each scrape computes from the cache.

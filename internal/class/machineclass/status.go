@@ -17,7 +17,7 @@ import (
 type transition int
 
 const (
-	// unchanged is also the transition of a first validation without a problem.
+	// If the first validation finds no problem, the transition is unchanged too.
 	unchanged transition = iota
 	better
 	worse
@@ -70,7 +70,8 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 			Zone:            v.capacity.Zone,
 		}
 	case v.reason == v1beta1.ReasonInvalidProviderSpec:
-		// Nodes of this class cannot exist. Other failures may be temporary, so earlier results stay valid.
+		// No Node can exist for a class with an invalid spec. Other failures may be temporary, so earlier results stay
+		// valid.
 		status.Capacity, status.NodeInfo = nil, nil
 	}
 	return status, change

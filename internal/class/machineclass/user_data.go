@@ -20,8 +20,8 @@ const observeAfter = 10 * time.Second
 
 type userData struct {
 	hash string
-	// suspicious are texts that look like misspelled placeholders. setsVersion means that the user data contains the
-	// placeholder of the version.
+	// The list suspicious contains texts that look like misspelled placeholders. setsVersion means that the user data
+	// contains the placeholder of the version.
 	suspicious  []string
 	setsVersion bool
 	differing
@@ -115,7 +115,7 @@ func countedOf(o client.Object) string {
 	return fmt.Sprintf("%q %q", in.UserDataHash, in.Account) + fmt.Sprint(deviationsOf(m), m.DeletionTimestamp.IsZero())
 }
 
-// changesCount reports whether a change of a Machine may change the conditions of its class.
+// changesCount reports whether the controller must reconcile the class after a change of the given Machine.
 func changesCount(class *v1beta1.MachineClass, o client.Object) bool {
 	m, ok := o.(*v1beta1.Machine)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 )
 
 type validation struct {
-	// reason and message are those of the condition Ready, which is True only for Valid.
+	// reason and message describe the condition Ready. The condition is True only if the reason is Valid.
 	reason  string
 	message string
 	code    provider.Code
@@ -36,8 +36,8 @@ func valid(c provider.Capacity) validation {
 	return validation{reason: v1beta1.ReasonValid, message: "The provider can create instances of this class.", capacity: &c}
 }
 
-// validate returns the validation of a class and the time until the next call. Zero means that only a change of the
-// class or a Secret matters. The cloud is called only if its answer may have changed.
+// validate checks a class, and returns the result and the time until the next check. Zero means that only a change of
+// the class or a Secret can change the result. The cloud is called only if its answer may have changed.
 func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
 	inputs := resolve.OfClass(class)
 	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
@@ -109,8 +109,8 @@ func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v
 		// If the driver does not know the capacity, the class's hints apply.
 		return valid(capacity), false
 	case code.Terminal():
-		// Validate accepted the spec, so the cloud refused it. Check again later, because an administrator may fix the
-		// cause in the cloud.
+		// The driver accepted the spec before, so this error is from the cloud. Check again later, because an
+		// administrator may fix the cause in the cloud.
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), true
 	case code == provider.Unauthenticated && !hasCredentials:
 		return refused(v1beta1.ReasonCredentialsNotFound, err), false

@@ -34,7 +34,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 // Wiring returns the controllers of classes and Secrets, with the watches that trigger them.
 //
-// Event handlers read from the given cache without waiting for this process's own writes, which would delay all events.
+// Event handlers read from the given cache. They do not wait until the cache contains this process's own writes,
+// because waiting would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	c := mapper{cache: cache, provider: r.Driver.Name()}
 	secretChanged := predicate.ResourceVersionChangedPredicate{}
@@ -83,7 +84,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 //
 //   - The first Machine of the class is created.
 //   - The class is being deleted, and one of its Machines is deleted.
-//   - The class is being deleted, and a Machine begins or ceases to prevent the deletion.
+//   - The class is being deleted, and a change of a Machine affects whether the deletion must wait for the Machine.
 //   - The Node or the user data of a Machine changes the conditions of the class.
 //
 // Other events cost at most one read from the cache.
@@ -218,8 +219,9 @@ func secretsOfClass() handler.EventHandler {
 	}
 }
 
-// secretsOfMachine triggers the Secrets of a Machine with an inline specification. The creation of the Machine triggers
-// the Secrets that lack the finalizer. Its deletion triggers the Secrets that nothing else uses.
+// secretsOfMachine triggers the Secrets of a Machine with an inline specification. When the Machine is created, the
+// Secrets without the finalizer are reconciled. When the Machine is deleted, the Secrets that no other object uses are
+// reconciled.
 func (c mapper) secretsOfMachine() handler.EventHandler {
 	enqueue := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
 		for _, name := range names {

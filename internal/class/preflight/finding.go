@@ -1,8 +1,8 @@
 // Package preflight checks whether machines can become Nodes, before the first machine tries to join. It finds missing
 // permissions, a control plane that does not sign certificates, and an API server address that instances cannot reach.
 //
-// Provider processes make the checks that need few permissions (Join). The command line makes all checks (Cluster) and,
-// on request, joins like a kubelet but without a machine (Probe).
+// Provider processes make the checks that need few permissions (Join). The command line makes all checks (Cluster). On
+// request, it also requests a kubelet certificate in the same way as a new machine (Probe).
 package preflight
 
 import "machinist.dev/machinist/api/v1beta1"
@@ -22,7 +22,7 @@ type Finding struct {
 	Guess bool `json:"-"`
 }
 
-// Text returns message and fix.
+// Text returns the message of the finding, followed by the instruction how to fix the problem.
 func (f Finding) Text() string { return f.Message + " " + f.Fix }
 
 // These are the values of Finding.Reason. The first group also contains reasons of the condition JoinBlocked.

@@ -16,7 +16,7 @@ const (
 	checkInterval = 10 * time.Minute
 	// problemInterval is the time between two checks while there is a problem.
 	problemInterval = 30 * time.Second
-	// guessInterval is the time between two checks while the verdict about a guess is Open.
+	// guessInterval is the time between two checks while it is open whether a suspected problem is real.
 	guessInterval = time.Minute
 )
 
@@ -24,11 +24,13 @@ const (
 type Verdict int
 
 const (
-	// Open means that it is too early to tell: no machine has joined, and none has waited long for its Node.
+	// Open means that the problem is neither proven nor refuted: no machine has joined yet, and no machine has waited
+	// long for its Node.
 	Open Verdict = iota
-	// Proven means that the problem is real: a machine has waited long for its Node, and no machine has joined.
+	// Proven is the verdict that the problem is real: a machine has waited long for its Node, and no machine has
+	// joined.
 	Proven
-	// Refuted means that the problem does not exist, because a machine has joined.
+	// Refuted is the verdict that a suspected problem does not exist, because a machine has joined the cluster.
 	Refuted
 )
 
@@ -37,7 +39,7 @@ const (
 type Monitor struct {
 	// Check makes the checks. An error is logged, and the findings still count.
 	Check func(context.Context) ([]Finding, error)
-	// Judge returns the verdict about findings with Guess.
+	// Judge returns the verdict about all findings whose field Guess is true.
 	Judge func(context.Context) Verdict
 	// Changed is called after a change of the findings.
 	Changed func(context.Context)

@@ -35,8 +35,8 @@ const (
 )
 
 // Probe tests whether a machine can join, but registers no Node. It creates a bootstrap token, requests a kubelet
-// certificate with the token, and approves the request. Finally, it deletes the token and the request. The client
-// caller has the permissions of the user, and api is the configuration of the API server.
+// certificate with the token, and approves the request. Finally, it deletes the token and the request. Probe creates
+// and deletes these objects as the user of the given client, and connects to the given API server like a new machine.
 func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time.Time) (found []Finding, err error) {
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},

@@ -19,8 +19,8 @@ type Change struct {
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// Between returns the differences between two values of the same type, sorted by path. All paths start with the given
-// one. Lists are compared as a whole.
+// Between compares two values of the same type and returns the differences, sorted by path. All paths start with the
+// given path. Lists are compared as a whole.
 func Between(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {

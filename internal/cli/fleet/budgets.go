@@ -71,7 +71,8 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 	return view
 }
 
-// PauseOf describes the pause of a fleet by the budget b. The argument done becomes the field Done of the result.
+// PauseOf describes the pause of a fleet. The given budget causes the pause by forbidding all disruptions. The result
+// of the command, such as "resumed", becomes the field Done.
 func PauseOf(b *v1beta1.MachineDisruptionBudget, done string) Pause {
 	return Pause{Namespace: b.Namespace, Done: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
 		Reason: b.Annotations[v1beta1.AnnotationPauseReason], Since: b.CreationTimestamp.UTC().Format(time.RFC3339)}
@@ -99,7 +100,6 @@ func (b Budget) AllowedText() string {
 // Note returns the text for the column NOTE without colors.
 func (b Budget) Note() string { return b.note(printer.Style{}) }
 
-// note returns the text for the column NOTE: problems, pause, reasons and next change.
 func (b Budget) note(style printer.Style) string {
 	var notes []string
 	if b.Reason != "" {

@@ -30,7 +30,7 @@ type Facts struct {
 	Secrets []metav1.PartialObjectMetadata
 	// Orphans are the provider processes' reports of instances without a Machine in the namespace.
 	Orphans []OrphanReport
-	// Processes are the states of the processes that manage the objects.
+	// Processes describes the Machinist processes that manage the objects.
 	Processes []why.Process
 	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string

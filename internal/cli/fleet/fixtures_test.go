@@ -195,7 +195,7 @@ func troubled() Facts {
 	return f
 }
 
-// budget returns a budget that the manager has processed. A problem that is not empty makes the budget invalid.
+// budget returns a budget that the manager has processed. If a problem is given, the budget is invalid for this reason.
 func budget(name string, allowed *int32, problem string) v1beta1.MachineDisruptionBudget {
 	b := v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
 	b.Status = v1beta1.MachineDisruptionBudgetStatus{Selected: 9, Disrupted: 1, Allowed: allowed,

@@ -28,7 +28,8 @@ type Machine struct {
 	ProviderID string
 	Created    time.Time
 	// Reason is one word that says why the machine waits. Explanation describes the reason in a sentence. Message is
-	// from the controller. Since is the time when the wait began. All four are empty if the machine does not wait.
+	// from the controller. Since holds the time when the wait began. The fields Reason, Explanation, Message and Since
+	// are empty if the machine does not wait.
 	Reason      string
 	Explanation string
 	Message     string

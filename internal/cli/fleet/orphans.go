@@ -24,7 +24,7 @@ type Orphans struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Reports has one report for each provider process, sorted by provider.
 	Reports []OrphanReport `json:"reports"`
-	// Elsewhere is the number of hidden instances. Their former machines were in other namespaces.
+	// Elsewhere holds the number of instances that are hidden because their former machines were in other namespaces.
 	Elsewhere int `json:"elsewhere"`
 	// Unread holds error messages: one sentence for each kind of object that could not be read.
 	Unread []string `json:"unread,omitempty"`
@@ -33,15 +33,15 @@ type Orphans struct {
 // OrphanReport is the report of one provider process.
 type OrphanReport struct {
 	ledger.Page
-	// Undescribed is the number of instances of all namespaces that Entries omits, because the length of a report is
-	// limited.
+	// Undescribed is the number of instances that are missing in Entries because the length of a report is limited. The
+	// number includes the instances of all namespaces.
 	Undescribed int `json:"undescribed,omitempty"`
-	// Process is the process that writes the report.
+	// Process describes the state of the provider process that writes the report.
 	Process why.Process `json:"process"`
 }
 
-// OrphansOf computes the view from the reports. The map processes has an entry for each report, with ledger.Key as the
-// key.
+// OrphansOf computes the view from the reports. For each report, the map contains the state of the provider process
+// under the report's ledger.Key.
 func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes map[string]why.Process) Orphans {
 	o := Orphans{Now: now, Namespace: namespace, Reports: []OrphanReport{}}
 	for _, page := range pages {

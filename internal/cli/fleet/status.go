@@ -25,7 +25,7 @@ type Status struct {
 	// Deployments lists all deployments. Sets lists the MachineSets that no deployment owns.
 	Deployments []Scaled `json:"deployments"`
 	Sets        []Scaled `json:"sets"`
-	// Loose lists the machines without a set, sorted by name.
+	// Loose has an entry for each machine without a set, sorted by name.
 	Loose []Loose `json:"machinesWithoutSet"`
 	// Freezes lists the deployments and sets that are frozen, with the reasons.
 	Freezes []Freeze `json:"freezes"`
@@ -39,7 +39,7 @@ type Status struct {
 	Orphans []Orphan `json:"instancesWithoutMachine"`
 	// Edited lists the machines that differ from the template of their set.
 	Edited []Edited `json:"editedMachines"`
-	// Waiting groups the waiting machines by reason.
+	// Waiting has a group of machines for each reason why machines wait.
 	Waiting []why.Group `json:"waiting"`
 	// RecentFailures are the latest failures of machines with a deployment, newest first. The machines may have
 	// recovered since.
@@ -47,7 +47,7 @@ type Status struct {
 	// Machines is the number of machines. Settled is the number of machines that run, are up to date and do not wait.
 	Machines int `json:"machines"`
 	Settled  int `json:"settled"`
-	// ToReplace is the number of machines marked for replacement. A budget may delay it.
+	// ToReplace is the number of machines marked for replacement. A disruption budget may delay these replacements.
 	ToReplace int `json:"toReplace,omitempty"`
 	// Processes are the processes that manage the objects, according to their Leases.
 	Processes []why.Process `json:"processes"`
@@ -80,16 +80,16 @@ type Scaled struct {
 
 const asDeclared = "AsDeclared"
 
-// Loose is a machine without a set.
+// Loose describes a machine that belongs to no MachineSet.
 type Loose struct {
 	Namespace string               `json:"namespace"`
 	Name      string               `json:"name"`
 	Phase     v1beta1.MachinePhase `json:"phase,omitempty"`
-	// PreservedUntil is when a preserved machine is deleted.
+	// PreservedUntil is the time when a preserved machine is deleted.
 	PreservedUntil string `json:"preservedUntil,omitempty"`
 }
 
-// Freeze is a frozen deployment or set, and the reason.
+// Freeze describes a frozen deployment or set, and the reason for the freeze.
 type Freeze struct {
 	Namespace   string     `json:"namespace"`
 	Object      string     `json:"object"`
@@ -127,7 +127,8 @@ type HealthCheck struct {
 	Healthy   int32  `json:"healthy"`
 	// Unhealthy are the names of the unhealthy machines.
 	Unhealthy []string `json:"unhealthy,omitempty"`
-	// RemediationsAllowed is how many machines may still become unhealthy before replacements stop.
+	// RemediationsAllowed is the number of additional machines that may become unhealthy. If more machines become
+	// unhealthy, the health check stops requesting replacements.
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
 	// Reason and Explanation are set while the health check requests no replacements. Since is the time when the health
 	// check stopped requesting replacements.

@@ -11,7 +11,7 @@ import (
 
 // Orphan is an instance without a Machine, or its remaining parts.
 type Orphan struct {
-	// Namespace and Machine identify the former Machine. They come from the tags of the instance.
+	// Namespace and Machine identify the former Machine, according to the tags of the instance.
 	Namespace string `json:"namespace"`
 	Machine   string `json:"machine"`
 	Provider  string `json:"provider"`

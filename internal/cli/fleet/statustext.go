@@ -269,8 +269,8 @@ func (s Status) writeSummary(w *strings.Builder, style printer.Style) {
 	}
 }
 
-// changing reports whether any deployment or set does not match its specification. This can be true although no machine
-// waits, for example because of a budget or a pause.
+// changing reports whether any deployment or set does not match its specification. A budget or a pause can prevent the
+// required changes, so the result can be true although no machine waits.
 func (s Status) changing() bool {
 	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.Complete) }) ||
 		slices.ContainsFunc(s.Sets, func(set Scaled) bool { return set.Rollout != asDeclared })

@@ -32,8 +32,8 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because returns the reason for the state of a deployment or set. The result is empty for a frozen object, because the
-// table of freezes already shows the reason.
+// Because returns a text that explains the state of a deployment or set. The result is empty for a frozen object,
+// because the table of freezes already shows the reason.
 func (x Scaled) Because() string {
 	if x.Rollout == "Frozen" {
 		return ""

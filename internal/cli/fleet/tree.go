@@ -29,8 +29,8 @@ type Branch struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	Created   time.Time `json:"created"`
-	// State depends on the kind. For a machine, it is the phase. For a deployment or a set without a deployment, it is
-	// Scaled.Rollout. For the set of a deployment, it is Current or Old.
+	// State is the phase of a machine, or Scaled.Rollout of a deployment or a set without a deployment. The set of a
+	// deployment has the state Current or Old.
 	State string `json:"state,omitempty"`
 	// Revision is the revision of a set, or the current revision of a deployment. 0 means none.
 	Revision int64 `json:"revision,omitempty"`
@@ -40,8 +40,8 @@ type Branch struct {
 	Ready   int    `json:"ready"`
 	// Node is the name of a machine's Node.
 	Node string `json:"node,omitempty"`
-	// Reason is why a machine waits, as one word. Explanation is a sentence about it. Since is when the wait began. All
-	// are empty if the machine does not wait.
+	// Reason says in one word why a machine waits. Explanation describes the reason in a sentence. Since holds the time
+	// when the wait began. The fields Reason, Explanation and Since are empty if the machine does not wait.
 	Reason      string     `json:"reason,omitempty"`
 	Explanation string     `json:"explanation,omitempty"`
 	Since       *time.Time `json:"since,omitempty"`

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// findingsKey is the key of the findings. Each line has the level, code, object, path and message for one object
-	// and field.
+	// findingsKey is the ConfigMap key for the findings of a plan. Each line has the level, code, object, path and
+	// message for one object and field.
 	findingsKey = "findings.txt"
-	// manifestsKey is the key of the converted classes, deployments and sets as YAML documents.
+	// manifestsKey is the ConfigMap key for the YAML documents of the converted classes, deployments and sets.
 	manifestsKey = "manifests.yaml"
 )
 

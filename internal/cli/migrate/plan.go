@@ -29,16 +29,16 @@ type Plan struct {
 	// ConfigMaps could not be read, Unread explains why.
 	Pages  Pages
 	Unread string
-	// All is true if the text output lists every object and field of a finding. Otherwise the output has examples.
+	// All selects the long text output, which lists every affected object and field. Otherwise the output has examples.
 	All bool
-	// Beginning is true if the command starts the migration after it has shown the plan.
+	// Beginning is set by the command that shows the plan and then starts the migration.
 	Beginning bool
 }
 
 // Finding is a blocker, loss or note. Details has one line of text for each object or field that the finding affects.
 type Finding struct {
 	v1beta1.MigrationFinding
-	// Accepted is true for a loss that the user has accepted.
+	// Accepted is true if the finding is a loss whose code is in spec.accept of the Migration.
 	Accepted bool
 	Details  []string
 }
@@ -50,8 +50,8 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		p.Findings = append(p.Findings, Finding{MigrationFinding: f,
 			Accepted: f.Level == loss && slices.Contains(m.Spec.Accept, f.Code)})
 	}
-	// If the status has fewer than maxFindings findings, it contains all codes of the plan. Then a code that is in the
-	// pages but not in the status belongs to another plan.
+	// If the status has fewer than maxFindings findings, it contains all codes of the plan. Pages with any other code
+	// were written for another plan.
 	full := len(p.Findings) >= maxFindings
 	for _, d := range pages.Findings {
 		i := slices.IndexFunc(p.Findings, func(f Finding) bool { return f.Level == d.Level && f.Code == d.Code })

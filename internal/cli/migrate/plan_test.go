@@ -97,8 +97,8 @@ func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
 	}
 }
 
-// The status limits the number of findings, and the pages do not. If the status is not full, a finding that is in the
-// pages but not in the status belongs to another plan.
+// The status contains at most maxFindings findings, and the pages contain all findings. If the status contains fewer
+// findings, pages with any other finding were written for another plan.
 func TestFindingsOnlyInPagesCountIfTheStatusIsFull(t *testing.T) {
 	m := fleet(nil)
 	written := Pages{Findings: []Detail{{"Loss", "Extra", "Machine/a: x"}, {"Loss", "Extra", "Machine/b: x"}}}

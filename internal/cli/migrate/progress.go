@@ -28,7 +28,7 @@ var phases = map[v1beta1.MigrationPhase]string{
 	v1beta1.MigrationAborted:    "the old system manages the fleet again",
 }
 
-// phaseOf returns the phase of a migration. Before a migrator has processed it, the phase is Planning.
+// phaseOf returns the phase of a migration. Until a migrator has processed the Migration, the phase is Planning.
 func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 	if m.Status.Phase == "" {
 		return v1beta1.MigrationPlanning
@@ -112,7 +112,8 @@ func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	return append(lines, printer.Fit(Line(m), columns))
 }
 
-// Troubles returns the problems of a started migration. It is nil while the status describes an earlier specification.
+// Troubles returns the problems of a started migration. The result is nil if the status does not describe the current
+// specification yet.
 func Troubles(m *v1beta1.Migration) []string {
 	if !Observed(m) || m.Status.Phase.Ended() {
 		return nil

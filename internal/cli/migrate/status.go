@@ -18,7 +18,7 @@ import (
 type Status struct {
 	// Kind is always MigrationStatus.
 	Kind string `json:"kind"`
-	// Now is the time when the Migration was read.
+	// Now holds the time when the Migration was read.
 	Now       time.Time `json:"now"`
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -43,10 +43,11 @@ type Status struct {
 	Stopped    []v1beta1.StoppedWorkload `json:"stopped,omitempty"`
 	Conditions []metav1.Condition        `json:"conditions,omitempty"`
 	Troubles   []string                  `json:"troubles,omitempty"`
-	// Migrator is the migrator's process. It is nil after the end of the migration, or if the Leases were not read.
+	// Migrator describes the process that performs the migration. Migrator is nil after the end of the migration, or if
+	// the Leases were not read.
 	Migrator *why.Process `json:"migrator,omitempty"`
-	// Next says in one or two sentences how the migration continues. Commands lists the commands that continue or abort
-	// the migration.
+	// Next describes how the migration continues, in one or two sentences. Commands lists the commands that continue or
+	// abort the migration.
 	Next     string    `json:"next"`
 	Commands []Command `json:"commands,omitempty"`
 	// Unread holds error messages: one sentence for each kind of object that could not be read.
@@ -56,11 +57,11 @@ type Status struct {
 // Command is a command that the user can run for a migration.
 type Command struct {
 	Command string `json:"command"`
-	// Does describes the effect of the command.
+	// Does holds a description of the command's effect.
 	Does string `json:"does"`
 }
 
-// List is a list of migrations.
+// List holds the statuses of all migrations in a namespace or cluster.
 type List struct {
 	// Kind is always MigrationStatuses.
 	Kind string `json:"kind"`

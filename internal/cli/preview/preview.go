@@ -20,9 +20,9 @@ import (
 
 // Fleet is a deployment before and after a change, with its sets and machines.
 type Fleet struct {
-	// Before is the deployment before the change, or nil for a new one.
+	// Before holds the deployment before the change, or nil for a new deployment.
 	Before *v1beta1.MachineDeployment
-	// After is the changed deployment.
+	// After holds the deployment after the change.
 	After *v1beta1.MachineDeployment
 	// Sets are the sets of the deployment, and Machines are their machines.
 	Sets     []*v1beta1.MachineSet
@@ -35,8 +35,8 @@ type Fleet struct {
 	Unread []string
 	// Class says whether the class of the changed deployment exists.
 	Class ClassKnown
-	// UserDataHash is the hash of the class's current user data. Account is the account of its credentials. Both may be
-	// empty.
+	// UserDataHash is the hash of the class's current user data. Account is the cloud account to which the class's
+	// credentials belong. UserDataHash and Account may be empty.
 	UserDataHash, Account string
 	Now                   time.Time
 }

@@ -29,7 +29,7 @@ type simulation struct {
 	machines   map[types.UID][]*v1beta1.Machine
 	created    int
 	last       machinedeployment.Previewed
-	// idle has the UIDs of the sets whose controller has nothing to do until a set or machine changes.
+	// idle contains the UIDs of the sets for which the controller has nothing to do until a set or machine changes.
 	idle map[types.UID]bool
 	// propagated has the names of the machines that the change updates in place. released has the names of the machines
 	// whose labels no longer match the selector of their set.
@@ -188,7 +188,7 @@ func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	}
 }
 
-// simulatedPrefix starts the names of simulated machines. No real name can start with it.
+// simulatedPrefix distinguishes the names of simulated machines from real names, which cannot contain a slash.
 const simulatedPrefix = "future/"
 
 func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {

@@ -27,15 +27,15 @@ type Plan struct {
 	// Rolls is true if the change would start a rollout: a revision replaces or adopts the machines of another
 	// revision.
 	Rolls bool `json:"rolls"`
-	// Machines groups the machines by what the change would do to them.
+	// Machines has the names of the machines, grouped by the effect that the change would have on them.
 	Machines Machines `json:"machines"`
 	// Waves are the steps of the change. Each wave starts when the previous one is complete.
 	Waves []Wave `json:"waves"`
 	// MaxSurge and MaxUnavailable are the limits of the rollout as numbers of machines.
 	MaxSurge       int32 `json:"maxSurge"`
 	MaxUnavailable int32 `json:"maxUnavailable"`
-	// Peak is the highest number of machines, including those that are being deleted. Least is the lowest number of
-	// available machines.
+	// Peak holds the highest number of machines, including machines that are being deleted. Least holds the lowest
+	// number of available machines.
 	Peak  int32 `json:"peakMachines"`
 	Least int32 `json:"leastAvailable"`
 	// Blockers would stop the change. The waves ignore them.
@@ -59,18 +59,19 @@ type Machines struct {
 	Transient int32 `json:"transient"`
 	// Deleted lists the machines that are replaced or surplus.
 	Deleted []string `json:"deleted"`
-	// Updated lists the machines that the new revision would adopt. The provider may update these machines in place.
+	// Updated has the names of the machines that the new revision would adopt. The provider may update these machines
+	// in place.
 	Updated []string `json:"updatedInPlace"`
 	// Unchanged lists the machines that the rollout neither deletes nor moves to the new revision.
 	Unchanged []string `json:"unchanged"`
-	// Propagated lists the machines that stay in their revision, and get changed fields from it. Unchanged includes
-	// these machines.
+	// Propagated has the names of the machines that keep their revision and get changed fields from this revision.
+	// Unchanged also includes these machines.
 	Propagated []string `json:"propagated"`
 }
 
 // Wave is a group of simultaneous operations.
 type Wave struct {
-	// Once is the condition for the start of the wave, as text that can follow the word "once".
+	// Once describes the condition for the start of the wave, as text that can follow the word "once".
 	Once string `json:"once,omitempty"`
 	// Create maps the name of a set to the number of machines that the set creates.
 	Create map[string]int32 `json:"create,omitempty"`
@@ -83,7 +84,7 @@ type Wave struct {
 	Existing  int32 `json:"existing"`
 	Live      int32 `json:"live"`
 	Available int32 `json:"available"`
-	// Why holds the reasons that the controller gives for its decisions.
+	// Why contains the controller's reasons for its decisions in this wave.
 	Why []string `json:"why,omitempty"`
 }
 
@@ -173,12 +174,13 @@ func (p *Plan) Summary() string {
 type Row struct {
 	// Number is the number of the wave, or a range such as "2-5".
 	Number string
-	// Once is the condition for the start of these waves. It is empty if the previous row has the same condition.
+	// Once describes the condition for the start of these waves. It is empty if the previous row has the same
+	// condition.
 	Once string
-	// Several is true if the row stands for more than one wave.
+	// Several is true if the row combines more than one wave.
 	Several bool
-	// Created is the number of machines that each of these waves creates. OneDeletes is the number of machines that
-	// each wave deletes, and OneUpdates is the number of machines that each wave updates.
+	// Created, OneDeletes and OneUpdates are the numbers of machines that each single wave creates, deletes and
+	// updates.
 	Created, OneDeletes, OneUpdates int
 	// Deleted and Updated are the names of all machines that these waves delete or update.
 	Deleted, Updated []string
@@ -187,7 +189,8 @@ type Row struct {
 	Existing, Available int32
 }
 
-// Rows returns the table of waves. Consecutive waves with the same numbers of machines share a row.
+// Rows returns the rows of the table that shows the waves. Consecutive waves with the same numbers of machines share a
+// row.
 func (p *Plan) Rows() []Row {
 	var rows []Row
 	once := ""

@@ -15,8 +15,8 @@ func Fit(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// Live prints the progress of an operation. On a terminal, the new progress overwrites the previous progress. Without a
-// terminal, Live writes a line for each change. It is safe for concurrent use.
+// Live prints the progress of an operation. On a terminal, the new progress overwrites the previous progress. If the
+// output is not a terminal, each change is written as a new line. Live is safe for concurrent use.
 type Live struct {
 	Out      io.Writer
 	Terminal bool
@@ -27,9 +27,9 @@ type Live struct {
 	last  string
 }
 
-// Draw replaces the lines of the previous picture with the lines of the new picture. Without a terminal, Draw writes
-// the argument line instead, if it differs from the previous one. The lines of a picture must not be wider than the
-// terminal, because wrapped lines cannot be erased.
+// Draw replaces the lines of the previous picture with the lines of the new picture. If the output is not a terminal,
+// Draw only writes the given line, unless the previous line was the same. The lines of a picture must not be wider than
+// the terminal, because wrapped lines cannot be erased.
 func (l *Live) Draw(picture []string, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

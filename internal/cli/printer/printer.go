@@ -21,13 +21,13 @@ type Style struct {
 	Plain bool
 }
 
-// Good marks a text as good: it returns the text in green if colors are enabled.
+// Good returns the text in green if colors are enabled. Green means that there is no problem.
 func (s Style) Good(text string) string { return s.paint("32", text) }
 
-// Bad marks a text as a problem: it returns the text in red if colors are enabled.
+// Bad returns the text in red if colors are enabled. Red means that there is a problem.
 func (s Style) Bad(text string) string { return s.paint("31", text) }
 
-// Warn marks a text as a warning: it returns the text in yellow if colors are enabled.
+// Warn returns the text in yellow if colors are enabled. Yellow means a warning.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
 // Faint returns the text dimmed if colors are enabled.

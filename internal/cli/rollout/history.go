@@ -71,8 +71,8 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 			r.Class = spec.ClassRef.Name
 		}
 		if r.Current {
-			// Prefer the deployment's annotation, because the set can have an older value: the controller copies the
-			// annotation to the set only when another change triggers the controller.
+			// Prefer the deployment's annotation, because the set's annotation can be older. The controller copies the
+			// annotation to the set only when it processes another change.
 			r.ChangeCause = cmp.Or(d.Annotations[machinedeployment.AnnotationChangeCause], r.ChangeCause)
 		}
 		h.Revisions = append(h.Revisions, r)
@@ -138,7 +138,7 @@ func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 		Template: back.Spec.Template, Changes: changes}, nil
 }
 
-// Text writes the revision as text.
+// Text writes the details of the revision for a user.
 func (v *Detail) Text(w io.Writer, s printer.Style) error {
 	template, err := yaml.Marshal(v.Template)
 	if err != nil {

@@ -25,7 +25,7 @@ type State string
 const (
 	// Deleting means that the deployment is being deleted.
 	Deleting State = "Deleting"
-	// Frozen means that the deployment is frozen for safety or by a user.
+	// Frozen means that the condition Frozen is True: a user or a safety check has stopped the deployment.
 	Frozen State = "Frozen"
 	// Failed means that the rollout has stopped for good.
 	Failed State = "Failed"
@@ -43,8 +43,8 @@ const (
 	Progressing State = "Progressing"
 )
 
-// stateOf returns the state of a rollout, its reason and its message. The argument now is the time of the API server.
-// If the state can change without a change of the deployment, the result again is the delay until the next call.
+// stateOf returns the state of a rollout at the time of the API server, with its reason and message. If the state can
+// change without a change of the deployment, stateOf also returns the delay until the next call.
 func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, message string, again time.Duration) {
 	s, replicas := d.Status, d.ReplicasOrDefault()
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(s.Conditions, kind) }
@@ -60,7 +60,7 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 		return of(Frozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
 		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
-		// If the controller rejects a change, it does not update status.observedGeneration. Therefore this case comes
+		// If the controller rejects a change, it does not update status.observedGeneration. Therefore check for Failed
 		// before Unobserved.
 		return of(Failed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
@@ -68,8 +68,8 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	case s.ObservedGeneration < d.Generation, rolling == nil && progressing == nil:
 		return Unobserved, why.Unobserved, "The controller has not processed the latest change yet.", 0
 	case nothingToRoll && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
-		// Until the controller has started the restart, the condition still describes the previous rollout, which is
-		// complete.
+		// When a restart is due, the condition still describes the previous, completed rollout until the controller has
+		// started the restart.
 		if due := d.Spec.RolloutAfter; due != nil && replicas > 0 && !d.Spec.Paused &&
 			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < restartDelay {
 			return Unobserved, rolling.Reason, "The controller has not started the restart yet.", due.Add(restartDelay).Sub(now)
@@ -111,14 +111,14 @@ type Progress struct {
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
 	// RecentFailures are the latest failures, newest first. The machines may have recovered since.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
-	// Began is the time when the rollout started. It is nil without a rollout.
+	// Began holds the start time of the rollout, or nil without a rollout.
 	Began *time.Time `json:"began,omitempty"`
-	// Now is the time when the deployment was read, by the API server's clock.
+	// Now holds the time when the deployment was read, by the API server's clock.
 	Now time.Time `json:"-"`
 	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// Again is the delay after which the progress must be computed again, even if the deployment does not change. 0
-	// means that only a change of the deployment can change the progress.
+	// Again holds the delay after which the progress must be computed again, even if the deployment does not change.
+	// The delay 0 means that only a change of the deployment can change the progress.
 	Again time.Duration `json:"-"`
 }
 
@@ -126,7 +126,7 @@ type Progress struct {
 // start late, because its clock can be behind the API server's clock.
 const restartDelay = 10 * time.Second
 
-// Judge computes the progress of a deployment's rollout. The argument now is the time of the API server.
+// Judge computes the progress of a deployment's rollout. Pass the time of the API server.
 func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{
@@ -145,10 +145,10 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
-// RereadPeriod is the minimum time between two lists of the machines, which can be very long.
+// RereadPeriod is the minimum time between two requests that list the machines. A list of machines can be very long.
 const RereadPeriod = 10 * time.Second
 
-// WithMachines returns a copy of the progress with Waiting set for the deployment's machines.
+// WithMachines returns a copy of the progress in which Waiting contains the waiting machines of the deployment.
 func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progress {
 	if p.State == Complete {
 		return p

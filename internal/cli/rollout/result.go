@@ -32,7 +32,8 @@ type Result struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Did returns the Result of a command that changed the deployment. The argument done becomes the field Done.
+// Did returns the Result of a command that changed the deployment. The text for the field Done says what the command
+// did, such as "restarted".
 func Did(d *v1beta1.MachineDeployment, done string) *Result {
 	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Done: done, Changed: true}
 }
@@ -60,8 +61,8 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Expect returns warnings about effects of a change that the user may not expect. The argument d is the changed
-// deployment. The argument restart is true if the change restarts the machines.
+// Expect returns warnings about surprising effects of a change. Pass the changed deployment, and true for restart if
+// the change restarts the machines.
 func Expect(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
 		warnings = append(warnings, fmt.Sprintf(

@@ -20,7 +20,6 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// web returns the deployment web with three machines and generation 2.
 func web(options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
 	three := int32(3)
 	d := &v1beta1.MachineDeployment{

@@ -13,17 +13,18 @@ import (
 
 // Undo is the rollback of a deployment to an earlier revision.
 type Undo struct {
-	// To is the MachineSet of the earlier revision. Revision is the number of this revision.
+	// To holds the MachineSet of the earlier revision. Revision is the number of the earlier revision.
 	To       *v1beta1.MachineSet
 	Revision int64
-	// After is the deployment after the change. Changes are the changed fields of its spec.
+	// After holds the changed deployment. Changes are the changed fields of its spec.
 	After   *v1beta1.MachineDeployment
 	Changes []change.Change
 	// Skipped explains why there is nothing to do, or is empty.
 	Skipped string
 }
 
-// Back computes a rollback to a revision. Number 0 means the newest revision with a different template.
+// Back computes a rollback to a revision. If the number is 0, Back chooses the newest revision whose template differs
+// from the current template.
 func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
 	if d.Spec.Paused {
 		return nil,
@@ -55,8 +56,8 @@ func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 	return u, err
 }
 
-// Apply rolls the deployment d back in memory: it copies the template from u.After. Like kubectl, Apply also restores
-// the annotation kubernetes.io/change-cause.
+// Apply changes the given deployment in memory: it sets the template of the earlier revision. Like kubectl, Apply also
+// restores the annotation kubernetes.io/change-cause.
 func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	d.Spec.Template, d.Spec.RolloutAfter = *u.After.Spec.Template.DeepCopy(), u.After.Spec.RolloutAfter
 	delete(d.Annotations, machinedeployment.AnnotationChangeCause)

@@ -104,7 +104,7 @@ func (t *track) addLaunch(o Observed, launched time.Time) {
 }
 
 // addCurrentStep adds the step in progress. The explanation of the step comes from the first obstacle of the machine.
-// If the machine has no obstacle, the explanation comes from the condition of the given type.
+// If nothing blocks the machine, the explanation comes from the condition of the given type.
 func (t *track) addCurrentStep(o Observed, name, kind string) {
 	c := why.Blocking(o.Machine)
 	if c == nil {

@@ -61,8 +61,8 @@ func (o Observed) replaceMachine() *track {
 	return t
 }
 
-// beginRollout returns a track whose start is the start of the rollout. If this time is unknown, the start of the track
-// is the creation of the newest set.
+// beginRollout returns a track that starts with the rollout. If the start time of the rollout is unknown, the track
+// starts with the creation of the newest set.
 func (o Observed) beginRollout() (t *track, known bool) {
 	if c := rollingOut(o.Deployment); c != nil && c.Status == metav1.ConditionTrue {
 		return begin(Replace, later(c.LastTransitionTime.Time, o.Machine.CreationTimestamp.Time)), true
@@ -134,7 +134,7 @@ func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
 	return true
 }
 
-// beforeDrain reports whether a reason of the condition Deleting precedes the drain.
+// beforeDrain returns true if the condition Deleting with this reason means that the drain is not complete.
 func beforeDrain(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonWaitingForPreTerminateHook, v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling,

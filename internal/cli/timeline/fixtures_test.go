@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// noon is when the test machines are created. Each test case has its own current time.
+// noon is the creation time of the test machines. Each test case has its own current time.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func after(seconds int) metav1.Time {
@@ -56,8 +56,8 @@ func no(kind, reason, message string, seconds int) func(*v1beta1.Machine) {
 	return is(kind, metav1.ConditionFalse, reason, message, seconds)
 }
 
-// launched adds an instance to the machine. Both arguments are times in seconds after noon: when the cloud started to
-// create the instance, and when the condition Launched became True.
+// launched returns a function that gives the machine an instance. Both times are in seconds after noon: the start of
+// the creation in the cloud, and the time when the condition Launched became True.
 func launched(cloudStart, seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		at := after(cloudStart)
@@ -68,7 +68,8 @@ func launched(cloudStart, seconds int) func(*v1beta1.Machine) {
 	}
 }
 
-// ran makes the machine Running, with a Ready Node. It became Running the given number of seconds after noon.
+// ran returns a function that adds a Ready Node to the machine. The machine has been Running since the given number of
+// seconds after noon.
 func ran(seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-1", UID: "n"}

@@ -20,8 +20,8 @@ func replaceInstance(o Observed) *track {
 		t.addTeardown(o)
 		return t
 	}
-	// Launched becomes False when the creation of the new instance starts. When Launched becomes True again, its
-	// lastTransitionTime changes, and the start of the creation is no longer recorded.
+	// While Launched is False, its lastTransitionTime is the start of the new instance's creation. When Launched
+	// becomes True again, this start time is overwritten.
 	if c := o.condition(v1beta1.ConditionLaunched); c != nil && c.Status != metav1.ConditionTrue {
 		t.addStep(c.LastTransitionTime.Time, Step{Name: "Old instance",
 			WaitedFor: "the drain and the deletion of the old instance", EndedBy: "condition Launched"})

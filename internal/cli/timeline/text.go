@@ -74,7 +74,6 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 	return nil
 }
 
-// indented returns a table row with text in the fifth column only.
 func indented(text string, columns int) []string {
 	row := make([]string, columns)
 	row[4] = text
@@ -90,8 +89,8 @@ func (e Occurrence) line() string {
 		printer.Clean(e.Message)))
 }
 
-// started returns the start of a step as text. The text includes the date only if the step and the operation started on
-// different days.
+// started returns the start time of a step for the table. The text includes the date only if the step and the operation
+// started on different days.
 func started(operation, step time.Time) string {
 	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
 		return step.UTC().Format("15:04:05Z")
@@ -99,8 +98,8 @@ func started(operation, step time.Time) string {
 	return formatTime(step)
 }
 
-// Took returns the text for the duration of a step. For less than one second, the text is "<1s", because times in the
-// API are whole seconds.
+// Took formats the duration of a step in seconds. For less than one second, the text is "<1s", because times in the API
+// are whole seconds.
 func Took(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"

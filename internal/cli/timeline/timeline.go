@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Observed holds a machine and what Of needs to compute its timeline. Objects that could not be read are empty.
+// Observed holds a machine and the objects that are needed to compute its timeline. Objects that could not be read are
+// empty.
 type Observed struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
@@ -33,7 +34,7 @@ type Observed struct {
 
 // Timeline is the known history of a machine as a list of operations.
 type Timeline struct {
-	// Now is when the objects were read.
+	// Now holds the time when the objects were read.
 	Now time.Time `json:"now"`
 	// Object is machine/NAME. Namespace is its namespace.
 	Object    string `json:"object"`
@@ -50,12 +51,14 @@ type Timeline struct {
 type Kind string
 
 const (
-	// Create means the operation from the creation of a machine until the machine is Running for the first time.
+	// Create is the operation that starts with the creation of a machine, and ends when the machine is Running for the
+	// first time.
 	Create Kind = "Create"
-	// Replace means the operation that replaces a machine or its instance. The operation starts when the replacement is
-	// needed, and ends when the old machine is gone or runs on its new instance.
+	// Replace is the replacement of a machine or of its instance. The operation starts when the replacement is needed,
+	// and ends when the old machine is gone or runs on its new instance.
 	Replace Kind = "Replace"
-	// Delete means the operation from the time in metadata.deletionTimestamp until the machine is gone.
+	// Delete is the deletion of a machine. The operation starts at metadata.deletionTimestamp, and ends when the
+	// machine is gone.
 	Delete Kind = "Delete"
 )
 
@@ -82,7 +85,7 @@ type Step struct {
 	Seconds float64    `json:"seconds"`
 	// Share is the step's fraction of the operation's duration, between 0 and 1.
 	Share float64 `json:"share"`
-	// WaitedFor is what the step waits or waited for.
+	// WaitedFor describes the event or state that must be reached before the step ends.
 	WaitedFor string `json:"waitedFor,omitempty"`
 	// Reason and Message come from the condition that reports the step.
 	Reason  string `json:"reason,omitempty"`
@@ -93,7 +96,7 @@ type Step struct {
 	Events []Occurrence `json:"events,omitempty"`
 }
 
-// Occurrence is an event that occurred during a step.
+// Occurrence is a Kubernetes event from the time of a step.
 type Occurrence struct {
 	Time    time.Time `json:"time"`
 	Count   int32     `json:"count"`
@@ -101,7 +104,7 @@ type Occurrence struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// Of computes the timeline of a machine: its creation, replacement and deletion with their steps.
+// Of returns the timeline of a machine. The timeline contains the creation, replacement and deletion with their steps.
 func Of(o Observed) Timeline {
 	m := o.Machine
 	t := Timeline{Now: o.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),

@@ -33,8 +33,8 @@ func (t *track) end() time.Time {
 	return *t.steps[len(t.steps)-1].End
 }
 
-// addStep adds a step that ended at the given time. A step before the last one belongs to an earlier operation: it is
-// skipped, and addStep returns false.
+// addStep adds a step that ended at the given time. If the step ended before the last recorded step, it belongs to an
+// earlier operation. In this case, addStep ignores the step and returns false.
 func (t *track) addStep(end time.Time, s Step) bool {
 	if end.IsZero() || end.Before(t.end()) {
 		return false

@@ -61,7 +61,7 @@ func (a *access) newToken() string {
 	return a.token
 }
 
-// exchange reports whether a token is valid, and invalidates it.
+// exchange invalidates a valid token and returns true. If the token is not valid, exchange returns false.
 func (a *access) exchange(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,7 +120,8 @@ func (a *access) protect(next http.Handler, onLinkUsed func()) http.Handler {
 			query.Del(tokenParameter)
 			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
 			// After an HTTP redirect, the browser would not send the cookie, because it treats the new request as a
-			// request of the other site. Therefore the response is a page of this server that opens the next URL.
+			// request of the other site. Therefore the server sends a page of its own, and this page opens the next
+			// URL.
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			_, _ = w.Write([]byte(RedirectPage(to.String())))
 			return

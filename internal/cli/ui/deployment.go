@@ -32,7 +32,7 @@ type deploymentBody struct {
 	Zones    []zoneCount
 	Failures []failureRow
 	Machines []*fleet.Machine
-	// All selects all machines of the deployment. Total is their number.
+	// All is the filter that selects the machines of the deployment. Total is the number of these machines.
 	All   Filter
 	Total int
 }

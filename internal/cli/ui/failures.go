@@ -15,7 +15,7 @@ import (
 // failuresPerPage is low, because each message may have 1024 bytes.
 const failuresPerPage = 50
 
-// failuresBody has the machines that are broken now, and those that were broken earlier.
+// failuresBody is the content of the page with the current and earlier failures of machines.
 type failuresBody struct {
 	Query         string
 	Rows          []failureRow

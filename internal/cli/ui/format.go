@@ -63,7 +63,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return all, nil
 }
 
-// State is a word with a color and an icon, which Tone determines.
+// State is a word that describes the state of an object. Tone determines the color and the icon of the word.
 type State struct {
 	Word string
 	Tone fleet.Tone
@@ -71,8 +71,8 @@ type State struct {
 
 // Moment holds the texts with which a page shows a time.
 type Moment struct {
-	// Machine is the time in the format RFC 3339, for programs. Exact is the date and time for the user. Words is the
-	// distance from now, such as "5m" for a past time, or "in 5m" for a future time.
+	// Machine holds the time in the format RFC 3339, for programs. Exact holds the date and time for the user. Words
+	// holds the time relative to now, such as "5m" for a past time, or "in 5m" for a future time.
 	Machine, Exact, Words string
 }
 
@@ -106,15 +106,15 @@ func (v view) Active(path string) bool {
 		path == "/" && strings.HasPrefix(v.Path, "/deployments/")
 }
 
-// Segment is a part of a bar. The field At is the start of the segment, and the field Long is its length. The unit of
-// both fields is a thousandth of the bar.
+// Segment is a part of a bar. At holds the distance of the segment from the left end of the bar. Long holds the length
+// of the segment. The length of the whole bar is 1000.
 type Segment struct {
 	Class    string
 	At, Long int
 }
 
-// Segments returns the parts of the bar from left to right. If a deployment has fewer machines than desired, the right
-// end of the bar stays empty.
+// Segments returns the parts of the bar from left to right. If a deployment has fewer machines than desired, the
+// segments do not fill the whole bar.
 func (b Bar) Segments() []Segment {
 	total := b.Total()
 	if total == 0 {
@@ -156,7 +156,7 @@ func (b Bar) Segments() []Segment {
 	return segments
 }
 
-// Words describes the bar as text.
+// Words returns a text with the numbers of machines that the bar shows.
 func (b Bar) Words() string {
 	parts := []string{fmt.Sprintf("%d of %d ready with the newest revision", b.Ready, b.Desired)}
 	for _, part := range []struct {
@@ -170,7 +170,7 @@ func (b Bar) Words() string {
 	return strings.Join(parts, ", ")
 }
 
-// Paging describes which rows of a long list the current page shows, and links to the other pages.
+// Paging contains the position of the current page in a long list, and the URLs of the other pages.
 type Paging struct {
 	// From and To are the first and the last row on the page, counted from 1. Total is the number of rows on all pages.
 	From, To, Total int

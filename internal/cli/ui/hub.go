@@ -13,8 +13,8 @@ const (
 	rereadPeriod = 10 * time.Second
 	// readTimeout is the maximum time for one read. Then the pages report that the cluster does not answer.
 	readTimeout = 10 * time.Second
-	// pauseFactor is the pause after a read, as a multiple of the read's duration. It limits the CPU usage for a large
-	// fleet.
+	// pauseFactor determines the pause between two reads: the duration of the last read is multiplied by this factor.
+	// The pause limits the CPU usage for a large fleet.
 	pauseFactor = 4
 )
 
@@ -119,9 +119,10 @@ func (h *hub) snapshot() *Snapshot {
 	return h.last
 }
 
-// subscribe returns a channel for the versions of later snapshots. The caller must call end.
+// subscribe returns a channel for the versions of later snapshots. The caller must call the function end when it no
+// longer reads the channel.
 func (h *hub) subscribe() (versions <-chan uint64, end func()) {
-	// A slow subscriber receives only the latest version.
+	// The channel holds one version: a subscriber that reads slowly skips older versions.
 	c := make(chan uint64, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()

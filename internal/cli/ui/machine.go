@@ -31,7 +31,7 @@ type machineBody struct {
 	Operations []operation
 	// History lists what happened to the machine, latest first.
 	History []why.Moment
-	// Earlier is the number of hidden history entries.
+	// Earlier holds the number of older history entries that the page does not show.
 	Earlier int
 	// NoEvents explains why the events could not be read, or is empty.
 	NoEvents string

@@ -19,8 +19,8 @@ type machinesBody struct {
 	Filter   Filter
 	Machines []*fleet.Machine
 	Paging   Paging
-	// Deployments, Zones, States and Namespaces are the choices of the filters. A list with more than maxChoices is
-	// empty.
+	// Deployments, Zones, States and Namespaces are the choices of the filters. If a filter has more than maxChoices
+	// choices, its list is empty.
 	Deployments, Zones, States, Namespaces []string
 	// NoZone is true if some machines have no zone.
 	NoZone        bool

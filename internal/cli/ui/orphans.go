@@ -16,7 +16,7 @@ type orphansBody struct {
 	Reports []orphanReport
 	Rows    []orphanRow
 	Paging  Paging
-	// Elsewhere is the number of hidden instances, whose former machine was in another namespace.
+	// Elsewhere holds the number of instances that are hidden because their former machines were in other namespaces.
 	Elsewhere int
 	Unread    []string
 }

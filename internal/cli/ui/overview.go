@@ -44,9 +44,9 @@ type deploymentRow struct {
 	Bar Bar
 }
 
-// totals holds the numbers of machines in each state. Leaving counts the machines that are being deleted. Broken counts
-// the machines with a failure or an unhealthy Node. Settled counts the machines that run, are up to date and do not
-// wait. Coming counts all other machines. Each machine counts once.
+// totals holds the numbers of machines in each state. Each machine counts in exactly one state. Machines that are being
+// deleted count as Leaving. Machines with a failure or an unhealthy Node count as Broken. Machines that run, are up to
+// date and do not wait count as Settled. All remaining machines count as Coming.
 type totals struct {
 	Machines, Settled, Coming, Broken, Leaving int
 }

@@ -11,7 +11,8 @@ import (
 
 const (
 	treesPerPage = 20
-	// leavesPerPage limits the machines on a page. The first deployments come first.
+	// leavesPerPage limits the machines on a page. Trees at the top of the page show their machines until this limit is
+	// reached.
 	leavesPerPage = 240
 	leavesOfSet   = 60
 )
@@ -61,8 +62,8 @@ func ownershipPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s shown", wording.Count(len(items), "tree"))}, nil
 }
 
-// search reduces a branch to objects whose name or Node contains the query, with their owners and what they own. It
-// returns false if there are none.
+// search reduces a branch to the objects whose name or Node contains the query. The result includes the owners and the
+// children of each found object. If no object is found, search returns false.
 func search(b fleet.Branch, query string) (fleet.Branch, bool) {
 	if contains(b.Name, query) || contains(b.Node, query) {
 		return b, true

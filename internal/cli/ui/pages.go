@@ -57,7 +57,7 @@ func notFound(format string, args ...any) error {
 	return &pageError{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// pages has the templates by page name, and the files that pages load.
+// pages contains the HTML templates under the names of their pages, and the files that the pages load.
 type pages struct {
 	templates map[string]*template.Template
 	// assets holds the files that pages load, by name. digest is a hash of all these files. Browsers cache the files

@@ -23,7 +23,7 @@ type planBody struct {
 type planned struct {
 	*preview.Plan
 	Rows []preview.Row
-	// Left is the number of rows that the page does not show.
+	// Left holds the number of rows that the page does not show.
 	Left int
 }
 

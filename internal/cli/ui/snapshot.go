@@ -44,13 +44,13 @@ type Snapshot struct {
 type Bar struct {
 	// Desired is the desired number of machines.
 	Desired int
-	// Ready counts the Ready machines of the newest revision, and Old counts the Ready machines of older revisions.
-	// Failed counts the machines that failed or are unhealthy. Leaving counts the machines that are being deleted.
-	// Coming counts the machines that are not Ready yet. Each machine counts once.
+	// Each machine counts in exactly one of these fields. Ready machines count as Ready if they have the newest
+	// revision, and otherwise as Old. Machines that failed or are unhealthy count as Failed. Machines that are being
+	// deleted count as Leaving. Machines that are not Ready yet count as Coming.
 	Ready, Coming, Old, Failed, Leaving int
 }
 
-// Total returns the number of machines for which the bar is full.
+// Total returns the number of machines that the full length of the bar represents.
 func (b Bar) Total() int { return max(b.Desired, b.Ready+b.Coming+b.Old+b.Failed+b.Leaving) }
 
 // Percent returns how many percent of the desired machines are Ready with the newest revision. If no machines are

@@ -76,16 +76,16 @@ func (e *explanation) useAnotherClass() string {
 	return "Create a machine with another class, and delete this one: kubectl delete machines.machinist.dev NAME"
 }
 
-// forceDelete returns advice for a deletion that the cloud does not complete. The argument when is the first part of
-// the sentence, such as "If the cloud never deletes the instance".
-func forceDelete(when string) string {
-	return " " + when + ", force-delete the machine. It is then gone within minutes, and machinist orphans lists what may remain in the cloud. " +
+// forceDelete returns advice for a deletion that the cloud does not complete. The advice starts with the given
+// condition, such as "If the cloud never deletes the instance".
+func forceDelete(condition string) string {
+	return " " + condition + ", force-delete the machine. It is then gone within minutes, and machinist orphans lists what may remain in the cloud. " +
 		"To force-delete the machine: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationForceDelete + "="
 }
 
-// removeFinalizer returns advice for a deletion that no process completes. The argument when is the first part of the
-// sentence, such as "If the process will never run again".
-func (e *explanation) removeFinalizer(when string) string {
+// removeFinalizer returns advice for a deletion that no process completes. The advice starts with the given condition,
+// such as "If the process will never run again".
+func (e *explanation) removeFinalizer(condition string) string {
 	m := e.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
 		return ""
@@ -98,7 +98,7 @@ func (e *explanation) removeFinalizer(when string) string {
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprintf(` %s, make sure in the cloud that %s. Then remove the finalizer from the machine: kubectl patch machines.machinist.dev NAME --type=merge -p '{"metadata":{"finalizers":%s}}'`, when, gone, left)
+	return fmt.Sprintf(` %s, make sure in the cloud that %s. Then remove the finalizer from the machine: kubectl patch machines.machinist.dev NAME --type=merge -p '{"metadata":{"finalizers":%s}}'`, condition, gone, left)
 }
 
 func (e *explanation) otherFinalizers() (others []string) {

@@ -16,9 +16,9 @@ import (
 // failureReason.
 const failedCondition = "Failed"
 
-// Blocking returns the first obstacle of a machine as a condition. Some obstacles are not in the conditions of the
-// machine. For these, Blocking creates a condition from other fields, such as failureReason. Blocking returns nil if
-// the machine runs, is up to date, and is not paused, preserved or about to be replaced.
+// Blocking returns the first obstacle of a machine as a condition. If an obstacle is not in the conditions of the
+// machine, the result is a condition made from other fields, such as failureReason. Blocking returns nil if the machine
+// runs, is up to date, and is not paused, preserved or about to be replaced.
 func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
 	isTrue := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
@@ -84,8 +84,9 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	return nil
 }
 
-// deletionCondition returns what a deletion waits for. The condition Deleting does not change its lastTransitionTime
-// between the steps of a deletion, so deletionCondition knows the start of the current step only for the drain.
+// deletionCondition returns what a deletion waits for. The lastTransitionTime of the condition Deleting stays the same
+// in all steps of a deletion. Therefore the start time of the current step is only known for the drain, which has its
+// own condition.
 func deletionCondition(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonDeletionStarted,
@@ -123,7 +124,7 @@ type Group struct {
 	// Count is the number of machines. Oldest is the time when the longest wait began. It is nil if unknown.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
-	// Machines has the names of the machines. The machine that has waited longest comes first.
+	// Machines lists the names of the waiting machines. The machine that has waited longest comes first.
 	Machines []string `json:"machines"`
 }
 

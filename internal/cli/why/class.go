@@ -14,7 +14,6 @@ func ExplainClass(f ClassFacts) []Finding {
 	c := f.Class
 	about := "machineclass/" + c.Name
 	findings := f.Provider.notRunning(about, "If the process does not run, the class is not checked, and no machine is created from it.")
-	// The kind is the argument of MeaningOf.
 	add := func(condition metav1.Condition, kind string) {
 		m := MeaningOf(kind, condition.Reason)
 		findings = append(findings, Finding{About: about, Condition: condition.Type, Reason: condition.Reason,

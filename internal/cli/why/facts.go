@@ -15,7 +15,7 @@ type Facts struct {
 	// Set and Deployment are the owners of the machine, or nil.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
-	// Class is the class of the machine, or nil. ClassMissing is true if it does not exist.
+	// Class is the class of the machine, or nil. ClassMissing is true if the class of the machine does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
 	// Sets lists all sets in the namespace. It is filled only if the machine has no set.
@@ -33,7 +33,8 @@ type Facts struct {
 	Unread []string
 }
 
-// FleetFacts holds a deployment, or a set without a deployment, and the objects that explain why it waits.
+// FleetFacts holds the objects that explain why a fleet waits. The fleet is a deployment, or a set without a
+// deployment.
 type FleetFacts struct {
 	Now        time.Time
 	Deployment *v1beta1.MachineDeployment
@@ -55,25 +56,25 @@ type ClassFacts struct {
 
 // Finding explains one cause for which an object waits, or one problem of the object.
 type Finding struct {
-	// About names the object that the finding is about, as TYPE/NAME.
+	// About holds the TYPE/NAME of the object that the finding explains.
 	About string `json:"about"`
-	// Condition and Reason come from the condition that reports the finding. Without one, Condition is empty, and
-	// Reason is a constant of this package.
+	// Condition and Reason come from the condition that reports the finding. If no condition reports the finding,
+	// Condition is empty, and Reason is a constant of this package.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// What is a sentence that describes the cause or problem.
+	// What holds a sentence that describes the cause or problem.
 	What string `json:"what"`
 	// Machines are the names, if the finding is about several machines.
 	Machines []string `json:"machines,omitempty"`
 	// Message is the text that the controller wrote into the condition or status.
 	Message string `json:"message,omitempty"`
-	// Since is the time when the described state began.
+	// Since holds the time when the described state began.
 	Since *time.Time `json:"since,omitempty"`
-	// Until is the time of the next automatic step. Ends describes this step.
+	// Until holds the time of the next automatic step. Ends describes this step.
 	Until *time.Time `json:"until,omitempty"`
-	// Ends says which automatic step comes next, or which event ends the described state.
+	// Ends holds a sentence about the next automatic step, or about the event that ends the described state.
 	Ends string `json:"ends,omitempty"`
-	// Do tells an administrator how to fix the problem.
+	// Do holds instructions with which an administrator can fix the problem.
 	Do string `json:"do,omitempty"`
 }
 

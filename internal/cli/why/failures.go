@@ -21,7 +21,7 @@ type Failure struct {
 	Reason     string `json:"reason,omitempty"`
 	// Message is the message of the controller or the cloud.
 	Message string `json:"message,omitempty"`
-	// Since is the time when the failure began.
+	// Since holds the time when the failure began.
 	Since *time.Time `json:"since,omitempty"`
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // deletingOwner explains why a deleted deployment or set still exists, and what happens to its machines. A foreground
-// deletion deletes the machines before the owner, and a background deletion deletes the machines after the owner. If
-// another controller's finalizer keeps the owner, a background deletion does not delete the machines yet.
+// deletion deletes the machines before the owner, and a background deletion deletes the machines after the owner. A
+// background deletion does not delete the machines while the owner has a finalizer of another controller.
 func deletingOwner(about string, owner client.Object) Finding {
 	f := Finding{About: about, Reason: OwnerDeleting, Since: inUTC(owner.GetDeletionTimestamp().Time)}
 	all := owner.GetFinalizers()
@@ -45,8 +45,8 @@ func deletingOwner(about string, owner client.Object) Finding {
 	return f
 }
 
-// dependents returns the kubectl arguments that select what a deployment or set owns. Deleting these objects is safe,
-// because a deleted owner creates no new ones.
+// dependents returns the kubectl arguments that select all sets of a deployment, or all machines of a set. Deleting
+// these objects is safe, because a deleted owner creates no new ones.
 func dependents(about string, owner client.Object) string {
 	kind, label := "machinesets.machinist.dev", v1beta1.LabelMachineDeployment
 	if strings.HasPrefix(about, "machineset/") {

@@ -212,7 +212,8 @@ func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	return &f
 }
 
-// addFreezes adds the freezes of the deployment and the set. The same reason is added once.
+// addFreezes adds the freezes of the deployment and the set. If the deployment and the set are frozen for the same
+// reason, only the freeze of the deployment is added.
 func (e *explanation) addFreezes() {
 	deploymentReason := ""
 	if e.Deployment != nil {

@@ -81,7 +81,6 @@ func phase(p v1beta1.MachinePhase) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Status.Phase = p }
 }
 
-// starting changes a machine to Pending: it was created five minutes ago, and has no instance yet.
 func starting(m *v1beta1.Machine) {
 	m.Status.Conditions, m.Status.NodeRef, m.Status.Phase = nil, nil, v1beta1.MachinePending
 	m.CreationTimestamp = ago(5 * time.Minute)

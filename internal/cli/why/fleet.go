@@ -99,8 +99,8 @@ func kindOf(about string) string {
 	return "deployment"
 }
 
-// argument converts TYPE/NAME to an argument for kubectl. It includes the API group, because other systems have kinds
-// with these names.
+// argument converts TYPE/NAME to an argument for kubectl. The kubectl argument includes the API group, because other
+// systems also have the kinds MachineSet and MachineDeployment.
 func argument(about string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	if kind == "machineset" {

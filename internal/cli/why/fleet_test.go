@@ -111,7 +111,8 @@ func failedBefore() *v1beta1.MachineDeployment {
 	return d
 }
 
-// group returns a node group of cluster-autoscaler. The reason, if any, prevents scaling up from zero.
+// group returns a node group of cluster-autoscaler. If a reason is given, the autoscaler cannot scale up this group
+// from zero machines.
 func group(smallest, largest string, replicas int32, reason string) *v1beta1.MachineDeployment {
 	d := deployment(newCondition(v1beta1.ConditionMachinesReady, metav1.ConditionTrue, v1beta1.ReasonAllMachinesReady, ""))
 	if reason != "" {

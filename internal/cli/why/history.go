@@ -14,20 +14,20 @@ import (
 
 // Moment is an entry in the history of a machine.
 type Moment struct {
-	// At is the time of the entry. For an event, it is the time of the last occurrence.
+	// At holds the time of the entry. For an event, At holds the time of the last occurrence.
 	At time.Time
 	// First and Count are the first occurrence and the number of occurrences of a repeated event.
 	First time.Time
 	Count int32
 	// Source is the kind of record: Machine, Condition, Operation, Event or Deployment.
 	Source string
-	// What is a short description of the entry. Detail is the message of the controller or the cloud.
+	// What holds a short description of the entry. Detail holds the message of the controller or the cloud.
 	What, Detail string
 	// Trouble is true if the entry reports a problem.
 	Trouble bool
 }
 
-// Event holds a Kubernetes event about an object. It can come from the API group "" or events.k8s.io.
+// Event holds a Kubernetes event about an object. The API group of the event is "" or events.k8s.io.
 type Event struct {
 	First, Last     time.Time
 	Count           int32

@@ -11,9 +11,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Explain returns findings that explain what a machine waits for. The first finding is about the first obstacle. The
-// other findings are about additional problems, and about the replacement of the machine. For a machine without a
-// problem, Explain returns one finding, which says that the machine waits for nothing.
+// Explain returns findings that explain what a machine waits for. The first finding is about the first obstacle.
+// Further findings describe other problems of the machine, and its replacement. For a machine without a problem,
+// Explain returns one finding, which says that the machine waits for nothing.
 func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
 	e.add(e.providerNotRunning()...)
@@ -166,8 +166,7 @@ func (e *explanation) deletionMessage(c *metav1.Condition) string {
 	return c.Message
 }
 
-// addNothingBlocks adds a finding that no obstacle blocks the machine. If the machine has problems, the finding
-// mentions them.
+// addNothingBlocks adds the finding for a machine that does not wait. If the machine has problems, the finding says so.
 func (e *explanation) addNothingBlocks(hasProblems bool) {
 	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
 		What: "The machine waits for nothing: it is a Ready Node and matches its specification."}

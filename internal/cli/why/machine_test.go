@@ -40,8 +40,8 @@ func createFailed(code string, times int32, retryDelay time.Duration) func(*v1be
 	}
 }
 
-// Rule rejected-configuration-retried-slowly: the explanation of a rejected configuration says when the provider tries
-// again, and which command makes the provider try again at once.
+// Rule rejected-configuration-retried-slowly: the explanation of a rejected configuration contains the time of the next
+// attempt, and a command that starts the next attempt at once.
 func TestExplain(t *testing.T) {
 	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec,

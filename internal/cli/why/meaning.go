@@ -11,9 +11,11 @@ import (
 type Meaning struct {
 	// Explanation describes the situation in one or two sentences.
 	Explanation string
-	// Ends says which automatic step comes next, or which event ends the situation. It is empty for a normal situation.
+	// Ends holds a sentence about the next automatic step, or about the event that ends the situation. Ends is empty if
+	// nothing must happen.
 	Ends string
-	// Do tells an administrator how to fix the problem. It is empty if the administrator can only wait.
+	// Do holds instructions with which an administrator can fix the problem. Do is empty if the administrator can only
+	// wait.
 	Do string
 }
 

@@ -62,7 +62,8 @@ func (p Process) Trouble(now time.Time) (what, more string) {
 }
 
 // notRunning returns a finding if the process is not running or its Lease was not found. If the Lease was not found,
-// the process may still be running. The finding then contains the argument consequence.
+// the process may still be running. Therefore the finding describes the consequence for the case that the process does
+// not run.
 func (p Process) notRunning(about, consequence string) []Finding {
 	switch {
 	case p.Known && !p.Running:
@@ -87,7 +88,7 @@ func (p Process) notRunning(about, consequence string) []Finding {
 
 // Reasons of findings that no condition reports.
 const (
-	// NoProcess means that a process is not running.
+	// NoProcess means that a manager or provider process is not running.
 	NoProcess = "NoProcess"
 	// Unobserved means that the latest change of an object has not been processed yet.
 	Unobserved = "Unobserved"

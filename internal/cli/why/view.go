@@ -15,7 +15,7 @@ import (
 type View struct {
 	// Now is the time when the objects were read.
 	Now time.Time `json:"now"`
-	// Object is the explained object as TYPE/NAME. Namespace is its namespace.
+	// Object holds the TYPE/NAME of the explained object. Namespace holds the namespace of the object.
 	Object    string `json:"object"`
 	Namespace string `json:"namespace"`
 	// State describes the object in a few words. For a machine, it is the phase. For a fleet, it has the actual and the

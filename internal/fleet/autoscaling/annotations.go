@@ -55,8 +55,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// differs reports whether a capacity annotation differs from ours. Annotations with a key in the map others are
-// ignored, because they belong to other field managers.
+// differs reports whether a capacity annotation has another value than this package wants. It ignores the annotations
+// that belong to other field managers.
 func differs(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]

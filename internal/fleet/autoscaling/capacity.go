@@ -76,7 +76,8 @@ func quantity(resources corev1.ResourceList, name corev1.ResourceName) string {
 	return q.String()
 }
 
-// number returns a positive quantity as a whole number, or "". The autoscaler accepts no units in numbers of resources.
+// number returns a positive quantity as a whole number, or "". The autoscaler does not accept quantities with a unit
+// suffix such as 2k.
 func number(q resource.Quantity) string {
 	if q.Value() <= 0 {
 		return ""
@@ -86,7 +87,7 @@ func number(q resource.Quantity) string {
 
 // gpuOf returns the extended resource that the autoscaler treats as the GPU, or "". The autoscaler supports one GPU
 // resource for each node group. gpuOf prefers the alphabetically first resource with a name such as nvidia.com/gpu. If
-// there is none, it returns the only extended resource.
+// no name has this form and there is exactly one extended resource, gpuOf returns this resource.
 func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 	var extended []corev1.ResourceName
 	for name, q := range resources {
@@ -154,8 +155,8 @@ func taints(all []corev1.Taint) string {
 type Problem struct{ Reason, Message string }
 
 // scaleFromZeroProblem evaluates the annotations of all field managers as the autoscaler does. If no annotation
-// contains the capacity, it returns the problem missing.
-func scaleFromZeroProblem(annotations map[string]string, why Problem) Problem {
+// contains the capacity, it returns the given problem.
+func scaleFromZeroProblem(annotations map[string]string, missing Problem) Problem {
 	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation,
 		v1beta1.AutoscalerEphemeralDiskAnnotation} {
 		if value := annotations[key]; value != "" {
@@ -173,7 +174,7 @@ func scaleFromZeroProblem(annotations map[string]string, why Problem) Problem {
 	}
 	for _, key := range []string{v1beta1.AutoscalerCPUAnnotation, v1beta1.AutoscalerMemoryAnnotation} {
 		if q, err := resource.ParseQuantity(annotations[key]); err != nil || q.IsZero() {
-			return why
+			return missing
 		}
 	}
 	return Problem{}

@@ -29,8 +29,8 @@ type Reconciler struct {
 	Options
 
 	mu sync.Mutex
-	// others maps each node group to its capacity annotations that belong to other field managers. The Reconciler does
-	// not try to apply these annotations again until their values change.
+	// For each node group, the map contains the capacity annotations that belong to other field managers. The
+	// Reconciler does not try to apply these annotations again until their values change.
 	others map[types.NamespacedName]othersOf
 }
 

@@ -18,7 +18,7 @@ func IsNodeGroup(annotations map[string]string) bool {
 }
 
 // Bounds returns the smallest and largest size of a node group. A missing annotation counts as 0. The error names an
-// invalid annotation, which makes cluster-autoscaler ignore all its node groups.
+// invalid annotation. A single invalid annotation makes cluster-autoscaler ignore all node groups.
 func Bounds(annotations map[string]string) (smallest, largest int, err error) {
 	if smallest, err = bound(annotations, v1beta1.AutoscalerMinSizeAnnotation); err != nil {
 		return 0, 0, err

@@ -53,7 +53,7 @@ type Ledger struct {
 type namespaceState struct {
 	cache, budgets freshness.Tracker
 	// granted holds the UIDs of machines whose disruption was granted but is not yet visible in the Machine. The value
-	// is true if the write to the Machine has an unknown outcome.
+	// for a UID is true if it is unknown whether the write to the Machine succeeded.
 	granted map[types.UID]bool
 	waiting map[Asker]*askerState
 	parsed  map[types.UID]parsedBudget
@@ -73,7 +73,7 @@ type Asker struct {
 // String returns kind, namespace and name.
 func (a Asker) String() string { return a.Kind + " " + a.NamespacedName.String() }
 
-// askerState holds the candidates of an Asker that were denied, and those that it is about to disrupt.
+// askerState holds the denied candidates of one Asker, and the candidates that the Asker is about to disrupt.
 type askerState struct {
 	lastAsked       time.Time
 	denied, planned []Candidate
@@ -112,9 +112,9 @@ func (l *Ledger) MayDeny(ctx context.Context, namespace string, machines []*v1be
 	return len(budgets) > 0, err
 }
 
-// Check returns which candidates may be disrupted now, without granting anything. After a write of unknown outcome,
-// Check uses a live list like Grant. Otherwise a grant that was never written to its Machine would count as a
-// disruption forever.
+// Check returns which candidates may be disrupted now, without granting anything. If the outcome of a write is unknown,
+// Check lists the machines live, as Grant does. Otherwise a grant that was never written to its Machine would count as
+// a disruption forever.
 func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate) (may []Candidate,
 	denied []Denial, err error) {
 	if l == nil || len(candidates) == 0 {
@@ -136,7 +136,8 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 }
 
 // RecordWaiting records the candidates that were denied and those that the Asker disrupts next. Both keep their
-// precedence. Each call replaces the previous one. Without candidates, the Asker no longer waits.
+// precedence. Each call replaces the previous one. If both lists are empty, the Asker is removed from the waiting
+// controllers.
 func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidate) {
 	if l == nil {
 		return
@@ -192,8 +193,8 @@ func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 	return askers
 }
 
-// Requests returns a reconcile request for each Asker of the kind and namespace whose last request was denied for at
-// least one machine.
+// Requests returns reconcile requests for the controllers of the given kind and namespace that wait because the
+// disruption of a machine was denied.
 func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request) {
 	for _, asker := range l.Waiting(namespace) {
 		if asker.Kind == kind {

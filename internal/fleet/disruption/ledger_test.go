@@ -102,8 +102,9 @@ func TestGrantsCountUntilTheyAreWritten(t *testing.T) {
 	}
 }
 
-// Rule: disruptions-are-counted-exactly. A granted machine whose write had no effect must not count as disrupted
-// forever. Check must correct the count, because no controller calls Grant while the budget seems to be used up.
+// Rule: disruptions-are-counted-exactly. If the disruption of a machine was granted but the write to the Machine was
+// lost, the machine must not count as disrupted forever. Check must correct the count, because no controller calls
+// Grant while the budget seems to be used up.
 func TestLostWriteUsesNoRoom(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
@@ -130,7 +131,8 @@ func TestFirstGrantCountsLiveList(t *testing.T) {
 	}
 }
 
-// Rule: no-budget-no-cost. The budgets are read live once, because the cache of a new process may lack some.
+// Rule: no-budget-no-cost. The budgets are read live once, because the cache of a new process may not contain all
+// budgets yet.
 func TestWithoutBudgetsNoMachinesAreRead(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// slowLists is a reader whose List reads the machines, then calls the function before, and then returns the machines.
+// slowLists is a reader that calls a function of the test after it has read the machines and before it returns them.
 type slowLists struct {
 	client.Reader
 	budget   v1beta1.MachineDisruptionBudget
@@ -44,7 +44,7 @@ func serving(names ...string) (machines []v1beta1.Machine) {
 }
 
 // A live list may take long, and Check does not wait for it. If the write of a grant succeeds during the live list, the
-// list may lack the write. The granted machine must then still count as disrupted.
+// list may lack the write. Even in this case, the machine whose disruption was granted must count as disrupted.
 func TestLiveListBlocksNoCheck(t *testing.T) {
 	cluster := &slowLists{machines: serving("a", "b")}
 	cluster.budget = v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "pace",

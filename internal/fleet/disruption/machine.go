@@ -13,11 +13,12 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Of finds the reason of a machine's disruption. A machine is disrupted while it is being deleted or updated in place.
-// Of returns false for all other machines, and for a machine without a Node or instance or with a delete mark.
+// Of is a function that returns the reason of a machine's disruption. A machine is disrupted while it is being deleted
+// or updated in place. For all other machines, the second result is false. It is also false for a machine without a
+// Node or instance, and for a machine with a delete mark.
 //
-// The record of a deletion has no reason. Therefore a machine that an administrator deleted counts too, until it is
-// gone.
+// The API does not record why a machine is deleted. Therefore a machine that an administrator deletes counts as
+// disrupted until its Machine object is removed.
 func Of(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
 	switch {
 	case !Serves(m):
@@ -101,7 +102,8 @@ func CompareBroken(a, b *v1beta1.Machine) int {
 	)
 }
 
-// ReplacementSurge returns how many machines the set has beyond the deployment's replicas because of replacements.
+// ReplacementSurge returns the number of machines that the set creates in addition to the deployment's replicas, in
+// order to replace other machines.
 func ReplacementSurge(set *v1beta1.MachineSet) int32 {
 	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationExchangeSurge], 10, 32)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type Candidate struct {
 	Machine *v1beta1.Machine
 	Reason  v1beta1.DisruptionReason
-	// asked is when the candidate began to wait for room, or zero.
+	// asked is the time at which a disruption of the machine was first denied, or zero.
 	asked time.Time
 }
 
@@ -26,13 +26,13 @@ type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
-	// Closed means that waiting for other disruptions to end does not help, because the budget allows no disruption or
-	// the machine is exempt.
+	// Closed is true if the denial stays even after all other disruptions have ended, because the budget allows no
+	// disruption or the machine is exempt.
 	Closed bool
-	// Until is the time at which a window or the end of an exemption may lift the denial. It is zero if there is no
-	// such time.
+	// Until holds the time at which the denial may end, because a window opens or closes or an exemption ends. It is
+	// zero if no such time is known.
 	Until time.Time
-	// Why is the text that explains the denial with current numbers. The text has no full stop.
+	// Why contains a text that explains the denial with current numbers. The text has no full stop.
 	Why string
 }
 
@@ -59,8 +59,8 @@ func untilText(at time.Time) string {
 // Otherwise machines that keep breaking would block all other disruptions.
 const agingDelay = time.Hour
 
-// View compares the machines of a namespace at one time with the budgets of the namespace. A View counts its own
-// grants, so only one goroutine may use it.
+// View compares the machines of a namespace with its budgets. All machines are observed at the same time. A View counts
+// its own grants, so only one goroutine may use it.
 type View struct {
 	now  time.Time
 	uses []*usage
@@ -76,8 +76,8 @@ type usage struct {
 	selected, disrupted, allowed int
 }
 
-// NewView returns the view of a namespace. The function granted reports whether a machine counts as disrupted although
-// its object does not show the disruption yet. It may be nil.
+// NewView returns the view of a namespace. An optional function reports whether the disruption of a machine was granted
+// although the Machine object does not show the disruption yet.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disrupted: map[types.UID]bool{}}
 	for _, b := range budgets {
@@ -111,9 +111,8 @@ func (v *View) count(u *usage) {
 	u.allowed = u.Allowed(u.selected)
 }
 
-// Ask decides which candidates of one controller may be disrupted, and returns the others as denied. The parameter
-// others holds candidates of other controllers. They are not granted, but if they take precedence, the disruptions that
-// they need are reserved.
+// Ask decides which candidates of one controller may be disrupted, and denies the remaining candidates. Candidates of
+// other controllers are not granted. If they take precedence, the disruptions that they need are reserved.
 func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -144,8 +143,8 @@ func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied 
 	return granted, denied
 }
 
-// compare orders candidates by precedence: first those that waited longer than agingDelay, longest first, then by
-// reason and compareWithin.
+// compare orders candidates by precedence. Candidates that waited longer than agingDelay come first, starting with the
+// longest wait. Other candidates are ordered by reason, and then by compareWithin.
 func (v *View) compare(a, b Candidate) int {
 	overdue := func(c Candidate) bool { return !c.asked.IsZero() && v.now.Sub(c.asked) >= agingDelay }
 	if overdue(a) && overdue(b) {
@@ -178,7 +177,7 @@ func compareWithin(a, b Candidate) int {
 
 // takeRoom counts the candidate as disrupted in every budget that selects it. If one of these budgets allows no further
 // disruption for the candidate's reason, takeRoom returns a denial instead. Machines without pods and machines that are
-// already disrupted are not counted. An exempt machine is denied.
+// already disrupted are not counted. takeRoom also returns a denial if the machine is exempt from disruptions.
 func (v *View) takeRoom(c Candidate) *Denial {
 	if !Serves(c.Machine) {
 		return nil
@@ -214,13 +213,13 @@ type Use struct {
 	Budget string
 	// Selected, Disrupted and Allowed are numbers of machines.
 	Selected, Disrupted, Allowed int
-	// Until is the time at which a window starts or ends, so that the budget is no longer in force. It is zero for a
+	// Until holds the time at which the budget stops being in force, because a window opens or closes. It is zero for a
 	// budget without windows.
 	Until time.Time
 }
 
-// Uses returns the numbers of each budget that limits the disruption of a candidate now. The budgets are sorted by
-// name.
+// Uses lists the budgets that limit the disruption of a candidate now, with their numbers of machines. The budgets are
+// sorted by name.
 func (v *View) Uses(candidates []Candidate) (uses []Use) {
 	for _, u := range v.uses {
 		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Ended is a predicate for events that end a machine's disruption. After such an event, a budget may allow the
+// Ended selects the events with which the disruption of a machine ends. After such an event, a budget may allow the
 // disruption of another machine.
 func Ended() predicate.Predicate {
 	disrupted := func(o client.Object) bool {

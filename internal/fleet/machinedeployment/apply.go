@@ -42,7 +42,8 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
-		// If the set has already received enough machines for its new replicas, the write deletes no machine.
+		// If the set already has at least as many live machines as its new replicas, the set creates no machine after
+		// the write.
 		countsReceived := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
 		if wanted[i] != 0 && !countsReceived && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
@@ -199,8 +200,8 @@ func unacceptable(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// noteRejection records that the API server rejected the write of a set. Only the first rejection of a pass is
-// recorded.
+// noteRejection records the error with which the API server rejected the creation or patch of a set. Only the first
+// rejection of a pass is recorded.
 func (v *view) noteRejection(reason string, err error) {
 	if v.rejected == nil {
 		v.rejectedReason, v.rejected = reason, err

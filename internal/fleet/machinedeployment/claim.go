@@ -48,8 +48,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 	return sets, nil
 }
 
-// ownedSets returns the sets that the deployment controls. Unless the cache is confirmed, they come from a live list,
-// and p.unowned gets the sets with the deployment's label but no owner.
+// ownedSets returns the sets that the deployment controls. If the cache is not confirmed, ownedSets lists the sets
+// live. It then also stores the sets with the deployment's label but without an owner in p.unowned.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList
@@ -75,7 +75,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			p.unowned = append(p.unowned, set)
 		}
 	}
-	// The live list lacks sets that have lost the deployment's label. The cache finds them by their owner.
+	// The live list selects sets by the deployment's label. Owned sets without this label are found in the cache.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
 			continue
@@ -168,8 +168,8 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		found[set.UID] = withoutPreserved(machines)
 		cached = append(cached, found[set.UID]...)
 	}
-	// Before a set observed the cancellation of its order, it may have handed machines over. The cache may still show
-	// their old owner.
+	// A set may have handed machines over before it observed that its hand-over was canceled. The cache may still show
+	// the old owner of these machines.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
 	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		p.fromCache = seen

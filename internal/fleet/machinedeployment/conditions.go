@@ -30,8 +30,7 @@ func (c conditions) find(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(c.status.Conditions, kind)
 }
 
-// set writes the condition. The status True has the reason in the parameter reason, and the status False has the reason
-// in the parameter otherwise.
+// set writes a condition. The two reasons are for the status True and the status False.
 func (c conditions) set(kind string, isTrue bool, reason, otherwise, message string) {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	if !isTrue {
@@ -153,8 +152,8 @@ func (c conditions) ready(v *view, r rollout) {
 	c.summarize(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
 }
 
-// summarize writes the kstatus conditions, by which GitOps tools wait for the deployment. Exactly one of the three is
-// True.
+// summarize writes the kstatus conditions, by which GitOps tools wait for the deployment. Exactly one of the conditions
+// Ready, Reconciling and Stalled is True.
 func (c conditions) summarize(ready, stuck bool, reason, message string) {
 	c.set(v1beta1.ConditionReady, ready, reason, reason, message)
 	c.setOnce(v1beta1.ConditionReconciling, !ready && !stuck, reason, reason, message, "")

@@ -44,13 +44,13 @@ type Options struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if
-	// unknown. With an unknown version, the controller uses live reads. Register sets a nil field from the manager's
-	// cache.
+	// unknown. With an unknown version, the controller uses live reads. If the field is nil, Register sets it to a
+	// function that reads the version of the manager's cache.
 	MachineCacheVersion func() string
 	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
 	// Stopped returns the reason and message of the condition Frozen if this process must neither add nor replace
-	// machines. If the process may do so, the reason is empty. The field may be nil.
+	// machines. If machines may be added and replaced, the reason is empty. The field may be nil.
 	Stopped func() (reason, message string)
 	// ServerVersion returns the version of the target cluster's API server, or "" if unknown. It may send a request but
 	// must not block for long. The field is nil without a target cluster.

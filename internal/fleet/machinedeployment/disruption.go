@@ -12,8 +12,9 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// readDisruption determines which machines the budgets protect now. The sets ask the budgets again before each
-// disruption. The deployment reads the budgets first, so that it does not begin a rollout that cannot advance.
+// readDisruption determines which machines the budgets protect now. The controllers of the sets check the budgets again
+// before each disruption. The deployment reads the budgets first, so that it does not begin a rollout that cannot
+// advance.
 func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	candidates := v.candidates()
 	asker := p.asker()

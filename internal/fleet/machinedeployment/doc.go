@@ -17,8 +17,8 @@
 //   - A set shrinks only if at least replicas − maxUnavailable machines stay available, whichever surplus machines
 //     the set chooses. A set that cannot lose an available machine may always shrink.
 //
-// An administrator or a failing machine may still violate a bound. Every later write then brings the number of machines
-// closer to the bound.
+// The deletion or failure of a machine outside of a rollout may still violate a bound. The next writes of the
+// deployment then restore the number of machines.
 //
 // The deployment never writes Nodes. It annotates the sets of old revisions (outdated.go), and the provider taints the
 // Nodes of their machines. Rollouts do not wait for these taints.

@@ -46,12 +46,12 @@ func ceiling(s Set) int32 {
 	return max(s.Replicas, s.Live, s.Most)
 }
 
-// pendingDeletions returns how many live machines the set may still delete. If replicas were raised, the set's
-// controller may not have observed this yet, so the lowest earlier number counts.
+// pendingDeletions returns the number of live machines that the set's controller may still delete. The controller may
+// not have observed the latest replicas yet, so the lowest earlier replicas count too.
 func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
 
-// guaranteedAvailable returns how many machines of the set stay available in the worst case, in which all pending
-// deletions that can affect available machines do so.
+// guaranteedAvailable returns how many machines of the set stay available in the worst case: the set deletes as many
+// available machines as its pending deletions permit.
 func guaranteedAvailable(s Set) int32 {
 	if s.BeingDeleted {
 		return 0
@@ -75,7 +75,8 @@ func (d *draft) sum(of func(Set) int32) int32 {
 	return n
 }
 
-// capacity returns how many machines may be added in all sets together. The number is negative if there are too many.
+// capacity returns how many machines may be added in all sets together. If there are too many machines already, the
+// number is negative.
 func (d *draft) capacity() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
 
 func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }

@@ -93,7 +93,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 		before, known := f.machines[m.Name]
 		switch {
 		case machinestate.Live(m) && machinestate.Unlaunchable(m) != nil:
-			// An unlaunchable machine may recover without being replaced.
+			// A machine that cannot be launched may recover without being replaced.
 			inARow++
 		case ok && !known && !f.superseded[m.Name]:
 			f.machines[m.Name] = failed
@@ -148,8 +148,8 @@ func (f *failures) forgetOldest() {
 }
 
 // failing reports whether enough machines failed in a row and none has become Ready since then. After a restart, the
-// condition Progressing provides this state. If this process has observed a recovery, the condition is ignored, because
-// the clock of its transition time differs from the clock of the machines' Ready times.
+// condition Progressing provides this state. If this process has observed a recovery, it ignores the condition. The
+// transition time of the condition and the Ready times of machines come from different clocks.
 func failing(inARow int, ready time.Time, recovered bool, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow || recovered {
 		return inARow >= failuresInARow
@@ -179,7 +179,7 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 }
 
 // failedToLaunch returns the failure of a machine whose Node never became Ready, or false. A machine that a health
-// check found unhealthy counts too: it is deleted before its phase becomes Failed.
+// check found unhealthy is also a launch failure, although it may be deleted before its phase becomes Failed.
 func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {

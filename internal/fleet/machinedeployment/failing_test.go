@@ -280,7 +280,8 @@ func TestStatusListsAtMostTenFailedMachines(t *testing.T) {
 	}
 }
 
-// A preview of the first pass may call observe for a set without a UID, before failures were restored from the status.
+// A preview may call observe for a set without a UID. In the first pass, the failures have not been restored from the
+// status yet.
 func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures
 	m := &v1beta1.Machine{}

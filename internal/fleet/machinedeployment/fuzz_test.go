@@ -109,7 +109,7 @@ func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed
 	w.checkDone()
 }
 
-// randomStep runs one random step and returns its name. Names of manual changes begin with a dash.
+// randomStep runs one random step and returns its name. The names of steps by users begin with a dash.
 func (w *world) randomStep(r *rand.Rand) string {
 	var set *simulatedSet
 	var machine *simulatedMachine
@@ -180,8 +180,9 @@ func (w *world) randomStep(r *rand.Rand) string {
 		machine.marked = !machine.marked
 		return "— mark"
 	case n < 92 && machine != nil && len(set.victims) == 0:
-		// While a set has chosen victims but not deleted them yet, the simulation deletes no other machine. In reality
-		// an administrator may do so in these milliseconds, and a deployment cannot prevent it.
+		// While a set has chosen victims but not deleted them yet, the simulation deletes no other machine. In a
+		// cluster, an administrator may delete another machine between the choice and the deletion of the victims, and
+		// a deployment cannot prevent this.
 		machine.deleting = true
 		return "— deleted"
 	case n < 94:

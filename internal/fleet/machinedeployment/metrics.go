@@ -59,17 +59,16 @@ func (m *Metrics) lead() {
 	}
 }
 
-// stuckFor records that the reason for a stuck rollout has changed from the value of before to the value of now. An
-// empty reason means that the rollout is not stuck.
-func (m *Metrics) stuckFor(deployment, before, now string) {
-	if m == nil || before == now {
+// stuckFor replaces the reason for a stuck rollout in the metric. An empty reason means that the rollout is not stuck.
+func (m *Metrics) stuckFor(deployment, previousReason, reason string) {
+	if m == nil || previousReason == reason {
 		return
 	}
-	if before != "" {
-		m.stuck.DeleteLabelValues(deployment, before)
+	if previousReason != "" {
+		m.stuck.DeleteLabelValues(deployment, previousReason)
 	}
-	if now != "" {
-		m.stuck.WithLabelValues(deployment, now).Set(1)
+	if reason != "" {
+		m.stuck.WithLabelValues(deployment, reason).Set(1)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 type pass struct {
 	*Reconciler
-	// deployment is the version that the pass has read. The pass does not modify it.
+	// deployment is the version that the pass has read. The pass does not modify this object.
 	deployment *v1beta1.MachineDeployment
 	known      *deploymentState
 	now        time.Time
@@ -44,11 +44,11 @@ type view struct {
 
 	// setToCreate is the set to create for the wanted revision, or nil. It is also the last element of state.Sets.
 	setToCreate *v1beta1.MachineSet
-	// freeze and freezeMessage are the reason and the message of the condition Frozen. They are empty if machines may
-	// be added and replaced.
+	// freeze and freezeMessage are the reason and the message of the condition Frozen. While machines may be added and
+	// replaced, both strings are empty.
 	freeze, freezeMessage string
-	// failedAndGone holds deleted machines of the wanted revision. They failed to launch, and no machine has become
-	// Ready since then.
+	// failedAndGone holds deleted machines of the wanted revision that failed to launch. Since their failures, no
+	// machine has become Ready.
 	failedAndGone      []v1beta1.FailedMachine
 	denied             []disruption.Denial
 	recent             []v1beta1.FailedMachine
@@ -58,8 +58,8 @@ type view struct {
 	revisionReason string
 	taintsOutdated bool
 	applied        bool
-	// rejected is the error with which the API server rejected a set, and rejectedReason the reason for Progressing.
-	// The same write would fail again.
+	// rejected is the error with which the API server rejected the write of a set. A repetition of the write would fail
+	// again. rejectedReason is the reason of the condition Progressing for this error.
 	rejected       error
 	rejectedReason string
 }
@@ -186,7 +186,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 }
 
 // frozenBy returns the reason and the message of the condition Frozen if no machine may be added or replaced. If the
-// whole process was stopped, only deployments that must add or replace machines report this.
+// whole process must not add or replace machines, only deployments that need to do so get the condition Frozen.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops the creation of machines and rollouts.",

@@ -66,16 +66,17 @@ type Set struct {
 	Unlaunched int32
 	// Updating counts the available machines whose instance is not up to date.
 	Updating int32
-	// Selected counts the machines that are selected for an update in place. SelectedIdle counts those selected machines
-	// that are not Ready or not up to date.
+	// Selected counts the machines that are selected for an update in place. SelectedIdle counts the selected machines
+	// whose update interrupts no pods, because they are not Ready or not up to date.
 	Selected, SelectedIdle int32
 	// Denied counts the machines that must not be disrupted now because of budgets.
 	Denied int32
 	// MarkedForReplacement counts the machines that have the annotation machinist.dev/replace and whose replacement the
-	// budgets permit. UnavailableMarkedForReplacement counts those of them that are not available.
+	// budgets permit. UnavailableMarkedForReplacement counts the unavailable machines among the ones in
+	// MarkedForReplacement.
 	MarkedForReplacement, UnavailableMarkedForReplacement int32
-	// ReplacementSurge is the number of machines beyond replicas because of replacements, as an annotation of the set
-	// records it.
+	// ReplacementSurge is the number of machines that the set has in addition to its share of replicas, in order to
+	// replace other machines. An annotation of the set records this number.
 	ReplacementSurge int32
 	// Forecast predicts which machines the set will delete.
 	victims.Forecast
@@ -91,10 +92,11 @@ type Plan struct {
 	Scales []Scale
 	// Roles contains the new role of each set in a hand-over, by index in State.Sets.
 	Roles []Role
-	// SizedFor is the number of replicas for which this plan sizes the sets. It is recorded for State.SizedFor of the
-	// next plan.
+	// SizedFor is the number of replicas for which this plan sizes the sets. The next plan gets this number as
+	// State.SizedFor.
 	SizedFor int32
-	// ReplacementSurge is the number of machines beyond replicas that the current set has because of replacements.
+	// ReplacementSurge is the number of machines that the current set gets in addition to replicas, in order to replace
+	// other machines.
 	ReplacementSurge int32
 	// Waiting explains why the rollout does not advance, as a clause without a capital letter and full stop. It may be
 	// empty.

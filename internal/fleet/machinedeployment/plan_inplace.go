@@ -9,8 +9,8 @@ import (
 
 // Role describes which machines a set hands over to another set, or from which set it receives machines.
 type Role struct {
-	// MoveTo is the name of the set to which this set hands machines over, or "". Moves is the maximum number of these
-	// machines. After a cancellation, Moves is 0.
+	// MoveTo is the name of the set to which this set hands machines over, or "". Moves limits the number of machines
+	// that are handed over. After a cancellation, the limit is 0.
 	MoveTo string
 	Moves  int32
 	// BySelection is true if only selected machines are handed over.
@@ -22,10 +22,10 @@ type Role struct {
 // A hand-over has three steps. Each step is one write, and the deployment plans the next step after it has seen the
 // result:
 //
-//  1. The set of the wanted revision gets the annotation receive-from. While a set has this annotation, it deletes no
-//     machines.
-//  2. One patch lowers the replicas of an old set and adds the annotation move-to. While a set has this annotation, it
-//     deletes no machines. Its controller hands the machines over one by one.
+//  1. The deployment adds the annotation receive-from to the set of the wanted revision. While a set has the annotation
+//     receive-from, it deletes no machines.
+//  2. One patch lowers the replicas of an old set and adds the annotation move-to. While a set has the annotation
+//     move-to, it deletes no machines. The controller of the old set hands the machines over one by one.
 //  3. The deployment raises the replicas of the receiving set by the number of received machines. After the last
 //     machine, the deployment removes the annotation move-to from the old set.
 //
@@ -88,7 +88,7 @@ func (d *draft) finishHandOver() (waiting string) {
 	return waiting
 }
 
-// orderNotObserved returns the value of Plan.Waiting while the set has not observed the cancellation of a hand-over.
+// orderNotObserved returns the value of Plan.Waiting for a set that has not observed that its hand-over was canceled.
 func orderNotObserved(s Set) string {
 	return fmt.Sprintf("set %s has not observed yet that its hand-over of machines was canceled", s.Name)
 }
@@ -198,7 +198,8 @@ func waitingForUpdated(current Set, replicas int32) string {
 }
 
 // waitForSelection returns the value of Plan.Waiting if the rollout waits for an administrator to select old machines.
-// Updates in progress are reported first, because a selection may take weeks.
+// If updates are in progress, the text reports them first, because an administrator may select the next machines only
+// weeks later.
 func (d *draft) waitForSelection(oldReplicas int32) string {
 	current := d.Sets[d.Current]
 	selection := fmt.Sprintf("to update machines of an old revision (%d left), set the label %s on them", oldReplicas,
@@ -237,8 +238,8 @@ func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	return n, ""
 }
 
-// movable returns how many machines of an old set the budgets and the selection permit to hand over. idle counts those
-// that are not Ready or not up to date, which go first.
+// movable returns how many machines an old set may hand over now under the budgets and the selection. idle counts the
+// machines among them that are not Ready or not up to date. These machines are handed over first.
 func (d *draft) movable(s Set) (all, idle int32) {
 	all, idle = s.Live, s.Live-s.Ready+s.Updating
 	if d.Manual {

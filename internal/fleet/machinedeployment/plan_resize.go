@@ -6,12 +6,13 @@ type resizing int
 const (
 	// growInProportion divides an increase or a reduction of replicas in proportion to the sets' replicas.
 	growInProportion resizing = iota
-	// shrinkOnly divides only a reduction of replicas among the sets. An increase goes to the current set alone.
+	// shrinkOnly divides a reduction of replicas in proportion to the sets' replicas, but adds an increase to the
+	// current set alone.
 	shrinkOnly
 )
 
-// resize divides a change of replicas among the sets in proportion. Otherwise a broken revision could get all
-// additional machines. heldBack is the number of machines with a delete mark that must not be deleted yet.
+// resize divides a change of replicas among the sets in proportion. If only one set grew, all additional machines could
+// have a broken revision. heldBack is the number of machines with a delete mark that must not be deleted yet.
 //
 // During a rollout, resize acts once after each change of replicas. While rollouts are stopped, resize keeps the total
 // between replicas and replicas + maxSurge.
@@ -88,13 +89,13 @@ func (d *draft) newest() int {
 	return -1
 }
 
-// releaseMarked shrinks the sets by their machines with a delete mark, n in total. heldBack is the number of marked
-// machines that must not be deleted yet.
+// releaseMarked shrinks the sets by at most n replicas in total, for their machines with a delete mark. heldBack is the
+// number of marked machines that must not be deleted yet.
 func (d *draft) releaseMarked(active []int, n int32) (heldBack int32) {
 	for _, i := range active {
 		set := d.Sets[i]
-		// Sets delete marked machines first. So the machines that the set must still delete are marked machines, and
-		// are not counted again.
+		// Sets delete machines with a delete mark first. So pending deletions concern marked machines, and these
+		// machines must not be counted twice.
 		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue
@@ -134,8 +135,8 @@ func (d *draft) replicasOf(sets []int) []int32 {
 	return replicas
 }
 
-// share divides n in proportion to the weights. The remainder goes to the largest fractions, and among equal fractions
-// to the last part. Zero weights get nothing.
+// share divides n in proportion to the weights. The parts are rounded down, and the remainder is added to the parts
+// with the largest fractions. Among equal fractions, the last part is preferred. Zero weights get nothing.
 func share(n int32, weights []int32) []int32 {
 	parts := make([]int32, len(weights))
 	var sum int64

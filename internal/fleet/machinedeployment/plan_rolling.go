@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// rolling plans the next step of a rolling update within maxSurge and maxUnavailable. The result is the value of
-// Plan.Waiting.
+// rolling is a method that plans the next step of a rolling update within maxSurge and maxUnavailable. The result is
+// the value of Plan.Waiting.
 func (d *draft) rolling() string {
 	grown := d.growCurrent()
 	shrunk, blockedBy := d.shrinkOld()
@@ -41,9 +41,10 @@ func (d *draft) growCurrent() bool {
 // shrinkOld shrinks old sets, starting with sets that have unavailable machines. If it cannot shrink any set, it
 // returns the reason.
 //
-// Two limits apply in addition to those of shrink. At most maxSurge + maxUnavailable machines are deleted at a time,
-// because machines being deleted still cost money and quota. Old machines are protected by maxUnavailable even while
-// they are unavailable. Otherwise all old machines would be deleted during an outage of all machines.
+// The method shrink protects available machines. shrinkOld has two further limits. At most maxSurge + maxUnavailable
+// machines are deleted at a time, because machines being deleted still cost money and quota. Old machines are protected
+// by maxUnavailable even while they are unavailable. Otherwise all old machines would be deleted during an outage of
+// all machines.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32
@@ -66,7 +67,7 @@ func (d *draft) shrinkOld() (bool, string) {
 	var shrunk bool
 	lower := func(i int, by int32, why string) {
 		set := d.Sets[i]
-		// Replicas without a machine can be removed without deleting a machine.
+		// If a set has fewer machines than replicas, lowering the replicas by the difference deletes no machine.
 		missing := max(0, set.Replicas-set.Live)
 		by = min(by, inReserve, missing+d.mayDelete())
 		if by <= 0 {

@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/fleet/rollout/bounds"
 )
 
-// Previewed is the result of Preview.
+// Previewed describes what a pass over a deployment would do.
 type Previewed struct {
 	// Sets contains the sets as they would be after the pass, the oldest first. If the pass would create a set, this
 	// set is the last element and has no UID.
@@ -25,8 +25,8 @@ type Previewed struct {
 	Outdated int32
 	// Bounds limit how far the number of machines may differ from replicas during the rollout.
 	Bounds
-	// Doing is a text that says which sets the pass would scale and why. Waiting is the reason why the rollout does not
-	// advance, as a clause without a capital letter and full stop. Each text may be empty.
+	// Doing describes which sets the pass would scale and why. Waiting is the reason why the rollout does not advance,
+	// as a clause without a capital letter and full stop. Each text may be empty.
 	Doing, Waiting string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool

@@ -15,16 +15,18 @@ type rollout struct {
 	paused, frozen, failing bool
 	complete                bool
 	onlyCurrent             bool
-	// waitReason is the reason of Progressing if the rollout waits without a deadline, or empty. For example, a rollout
-	// may wait for an administrator, for a disruption budget, or for an upgrade of the target cluster.
+	// waitReason is the reason of the condition Progressing if the rollout waits without a deadline. Otherwise
+	// waitReason is empty. For example, a rollout may wait for an administrator, for a disruption budget, or for an
+	// upgrade of the target cluster.
 	waitReason string
-	// rejected is the error with which the API server rejected a set, and rejectedReason the reason for Progressing.
+	// rejected is the error with which the API server rejected the write of a set. rejectedReason is the reason of the
+	// condition Progressing for this error.
 	rejected       error
 	rejectedReason string
 	revisionReason string
 	advanced       bool
-	// waiting is a text that says why the rollout does not advance. doing is a text that says which sets this pass
-	// scales and why. Each text may be empty.
+	// The text waiting explains why the rollout does not advance. The text doing describes which sets this pass scales
+	// and why. Each text may be empty.
 	waiting, doing       string
 	stalledFor, deadline time.Duration
 }

@@ -42,8 +42,8 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	return failure, true
 }
 
-// keepTime returns the failure with the time of the earlier failure before, if the machine has failed for the same
-// reason again. Otherwise every launch attempt would change the status.
+// keepTime returns a failure of a machine. If the machine failed for the same reason before, the result has the time of
+// the earlier failure. Otherwise every launch attempt would change the status.
 func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known bool) v1beta1.FailedMachine {
 	if known && before.Reason == failure.Reason {
 		failure.Time = before.Time
@@ -52,7 +52,7 @@ func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known
 }
 
 // mergeFailures returns the last failures of both lists, newest first. If both lists contain the same machine, the
-// entry in the list others is used, because it is newer.
+// entry in the second list is used, because it is newer.
 func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := map[string]v1beta1.FailedMachine{}
 	for _, failure := range recent {

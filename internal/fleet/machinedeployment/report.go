@@ -105,7 +105,8 @@ func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) met
 
 type transition struct{ kind, reason, note string }
 
-// transitions returns the events about a change of the status, except the event about a new revision.
+// transitions returns the events to record after a change of the status. It does not return the event about a new
+// revision.
 func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 	var events []transition
 	changed := func(kind string) *metav1.Condition {

@@ -18,8 +18,8 @@ type history struct {
 	current int
 	// number is the wanted revision: that of the current set if it is the newest set, and otherwise the next number.
 	number int64
-	// rolloutAfter is spec.rolloutAfter if that time has passed. If it is in the future, startsIn is the time until
-	// spec.rolloutAfter.
+	// rolloutAfter is the time of spec.rolloutAfter, or zero while this time is in the future. In that case, startsIn
+	// is the duration until this time.
 	rolloutAfter time.Time
 	startsIn     time.Duration
 }
@@ -73,7 +73,8 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// sizedFor returns the replicas for which the sets were last sized, as recorded by the newest set, or Unknown.
+// sizedFor returns the deployment's replicas at the last change of the sets' replicas, from the annotation of the
+// newest set. Without this annotation, it returns Unknown.
 func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return Unknown

@@ -12,14 +12,15 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// sharedState is a Reconciler's memory between passes. Losing it costs reads and time, but not correctness.
+// sharedState is a Reconciler's memory between passes. After a restart, the process needs more reads and time, but its
+// decisions stay correct.
 type sharedState struct {
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentState
 }
 
-// deploymentState is what the process remembers about one deployment. Event handlers write some of its fields. All
-// other fields are used only by the worker that reconciles the deployment.
+// deploymentState is what the process remembers about one deployment. Event handlers write the fields that
+// sharedState.mu guards. All other fields are used only by the worker that reconciles the deployment.
 type deploymentState struct {
 	uid types.UID
 	// cache tracks whether a comparison with live lists has confirmed the cache.
@@ -35,7 +36,8 @@ type deploymentState struct {
 	// machineEvents counts events about Ready or deleted machines since the last pass. sharedState.mu guards it.
 	machineEvents int32
 
-	// observedGeneration is the deployment's generation, and specVersion a resource version with that generation.
+	// observedGeneration is the last observed generation of the deployment. specVersion is a resource version of the
+	// deployment with this generation.
 	observedGeneration int64
 	specVersion        string
 	// generation is the deployment's generation, decidedAt the time, and machines the number of machines at the last
@@ -54,8 +56,8 @@ type deploymentState struct {
 	failures   failures
 }
 
-// unobservedReplicas contains the lowest and the highest replicas of a set before the given generation. The set's
-// controller may still use them, because it has not observed the generation yet.
+// unobservedReplicas contains the lowest and the highest replicas of a set before the given generation. Until the set's
+// controller observes the generation, it may create or delete machines for these earlier replicas.
 type unobservedReplicas struct {
 	least, most int32
 	generation  int64
@@ -97,7 +99,8 @@ func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
 	}
 }
 
-// takeOrphanSetSeen reports whether orphanSetSeen was called since the last call.
+// takeOrphanSetSeen reports whether an event handler has seen a set without an owner since the last call of
+// takeOrphanSetSeen.
 func (m *sharedState) takeOrphanSetSeen(r *deploymentState) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +162,7 @@ func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
 	}
 }
 
-// machineEventsOf returns the number of events since the last reset, and resets it if take is true.
+// machineEventsOf returns the counter of machine events. If take is true, the counter is set to zero.
 func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,8 +173,8 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// includeUnobserved lowers counted.Least and raises counted.Most, so that the range includes the earlier replicas that
-// the set's controller may still use.
+// includeUnobserved extends the range from counted.Least to counted.Most by earlier replicas, because the set's
+// controller may not have observed the latest replicas yet.
 func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobserved[set.UID]
 	switch {
@@ -183,9 +186,9 @@ func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Se
 	}
 }
 
-// recordWrite records that a write changed a set's replicas from the value of before to the value of now. The set's
-// controller has not observed the new generation yet. If the earlier replicas cannot cause a creation or deletion any
-// more, because the set had this number of live machines, nothing is recorded.
+// recordWrite remembers the earlier replicas of a set after a write, because the set's controller has not observed the
+// new generation yet. Nothing is recorded if the controller would create or delete no further machine for the earlier
+// replicas.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return

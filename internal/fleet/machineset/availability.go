@@ -20,22 +20,21 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// availabilityPoll is how often a set checks whether its deployment can spare the surplus machines. The set gets no
-// events about machines of other sets.
+// availabilityPoll is the time between two checks whether the deployment of a set permits the deletion of its surplus
+// machines. The set gets no events about machines of other sets.
 const availabilityPoll = time.Second
 
 // Availability describes how many available machines a deployment needs.
 //
-// A deployment may lower a set's replicas and expect the deletion of unavailable machines. If one of them becomes
-// available first, the set might delete an available machine that the deployment needs. Therefore the set counts the
-// available machines of all sets immediately before each deletion (package victims). The deployment keeps counting a
-// machine whose deletion is blocked (draft.blockedDeletions).
+// A deployment may lower a set's replicas so that the set deletes unavailable machines. If such a machine becomes
+// available before the deletion, the set might delete an available machine that the deployment needs. Therefore the set
+// counts the available machines of all sets immediately before each deletion (package victims). The deployment keeps
+// counting a machine whose deletion is blocked (draft.blockedDeletions).
 type Availability struct {
 	// MinAvailable is how many machines of the deployment must stay available. For a standalone set, MinAvailable is
-	// the number of replicas, so that the set deletes an available machine only if no unavailable one is left to
-	// delete.
+	// the number of replicas. So the set deletes an available machine only after all unavailable machines.
 	MinAvailable int
-	// Elsewhere is the number of available machines in the other sets of the deployment.
+	// Elsewhere counts the available machines in the other sets of the deployment.
 	Elsewhere int
 	// If UpToDate is true, a machine counts as available only if its instance is up to date.
 	UpToDate bool
@@ -139,9 +138,9 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable reads the deployment live and returns the chosen machines that may still be deleted. The result relies on
-// the available machines of other sets. If there are any, the caller must hold the lock sharedState.shrinking until the
-// deletion. Otherwise two sets could rely on the same available machines.
+// deletable is a method that reads the deployment live and returns the chosen machines that may still be deleted. The
+// result relies on the available machines of other sets. If other sets have available machines, the caller must hold
+// the lock sharedState.shrinking until the deletion. Otherwise two sets could rely on the same available machines.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// capacityPoll is the time after which a set that must not create more machines checks again. It must check, because
-// events of the machines of other sets do not trigger this set.
+// capacityPoll is the time after which a set that must not create more machines checks again. The deletion of a machine
+// in another set makes room for a new machine, but its event does not trigger this set.
 const capacityPoll = time.Second
 
 // noCapacity is the message of a set that cannot create more machines now.
@@ -18,8 +18,8 @@ const noCapacity = "The deployment has as many machines as replicas + maxSurge a
 	"This set creates more when the other sets of the deployment have fewer."
 
 // readCapacity sets State.OverCapacity. The sets of a deployment may have at most replicas + maxSurge machines in
-// total. If they already have as many, the set must not create its missing machines yet. A blocked deletion can exceed
-// what the deployment assumed (rule set-keeps-deployment-available).
+// total. While the deployment has this number of machines, a set must not create its missing machines. A deployment can
+// have too many machines if a set cannot delete a machine (rule set-keeps-deployment-available).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0

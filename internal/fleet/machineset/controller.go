@@ -26,7 +26,8 @@ const (
 
 	parallelWrites = 64
 
-	// confirmedBatch is how many machines the first round of a pass creates if the last creations succeeded.
+	// confirmedBatch is the number of machines that a pass creates in its first round, provided that the latest
+	// creations of the set succeeded.
 	confirmedBatch = 16
 
 	maxBatch = 500
@@ -53,11 +54,11 @@ type Options struct {
 	Concurrency int
 
 	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if
-	// unknown. With an unknown version, the reconciler counts machines only in live reads. Register sets a nil field
-	// from the manager's cache.
+	// unknown. With an unknown version, the reconciler counts machines only in live reads. If the field is nil,
+	// Register sets it to a function that reads the version of the manager's cache.
 	MachineCacheVersion func() string
-	// Stopped returns the reason why this process must not create or remediate machines. An empty reason or a nil field
-	// stops nothing.
+	// Stopped returns the reason why this process must not create or remediate machines. If the reason is empty or the
+	// field is nil, the process may create and remediate machines.
 	Stopped func() Reason
 	// Run calls f with each number from 0 to n-1 and waits for all calls. Defaults to parallel calls.
 	Run func(n int, f func(i int))

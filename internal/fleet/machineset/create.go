@@ -24,8 +24,8 @@ const (
 	nameAttempts = 5
 )
 
-// create creates at most n machines and at most one batch. The batch doubles after each success, so that a quota or
-// webhook rejects only a few requests.
+// create creates at most n machines and at most one batch. A batch is small at first and doubles after each success. So
+// if a quota or webhook rejects new machines, only a few requests fail.
 func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)

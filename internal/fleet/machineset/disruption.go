@@ -87,8 +87,8 @@ func (p *Plan) deny(denied []disruption.Denial) {
 	}
 }
 
-// recordPlanned records the candidates that the plan disrupts. Even if the plan is postponed, no other disruption gets
-// the place of these candidates in their budgets.
+// recordPlanned records the candidates that the plan disrupts. Even if the plan is postponed, the budgets reserve the
+// disruption of these candidates.
 func (p *Plan) recordPlanned() {
 	if len(p.asked) == 0 {
 		return

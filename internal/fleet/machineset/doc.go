@@ -14,8 +14,8 @@
 // The number of machines is exact, because each decision uses data that is new enough:
 //
 //   - A round counts machines by the UID of their controller. The cache must contain all of this process's own writes.
-//   - The first decision of a process uses a live LIST. So does the first decision after a write of unknown outcome.
-//     Afterwards, the set uses the cache again, once the cache is as new as that LIST.
+//   - The first decision of a process uses a live LIST. After a write of unknown outcome, the next decision uses a live
+//     LIST too. When the cache is as new as the LIST, the set uses the cache again.
 //   - Surplus machines are chosen only if the cache is at least as new as the set's spec. An autoscaler annotates a
 //     Machine before it lowers replicas, so the cache must contain the annotation.
 //   - A set that may receive machines from another set creates machines only if the cache is at least as new as the

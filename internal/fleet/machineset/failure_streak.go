@@ -25,8 +25,8 @@ const (
 )
 
 // failureStreak counts consecutive replaced machines whose instances never became Ready Nodes, all for the same reason.
-// A newer machine that joins the cluster ends the streak. After a restart, the condition ReplicaFailure shows whether
-// the set has stopped.
+// If a newer machine joins the cluster, the count starts again at zero. After a restart, the condition ReplicaFailure
+// shows whether the set has stopped.
 type failureStreak struct {
 	// template is the set's template at the last pass, or nil before the first pass.
 	template *v1beta1.MachineTemplateSpec
@@ -47,8 +47,9 @@ func (r *failureStreak) replicaFailure() Reason {
 	return Reason{v1beta1.ReasonReplacementsFailing, r.message}
 }
 
-// observe updates the streak. The streak ends if the template changed, if replicas are 0, or if a machine has joined
-// that is newer than the streak's oldest machine. The first call restores the streak from the set's condition.
+// observe updates the streak. The count starts again at zero if the template has changed or replicas are 0. It also
+// starts again if a machine joins the cluster that is newer than the oldest counted machine. The first call restores
+// the streak from the set's condition.
 func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Machine) {
 	template := &set.Spec.Template
 	switch {
@@ -96,8 +97,8 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 	}
 }
 
-// neverJoined returns the reason for the replacement of a machine whose instance never became a Ready Node. For other
-// machines, the reason is empty.
+// neverJoined returns the reason for the replacement of a machine whose instance never became a Ready Node. If the
+// instance became a Ready Node or the machine is not replaced, the reason is empty.
 func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {

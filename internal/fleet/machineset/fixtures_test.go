@@ -57,8 +57,8 @@ func minReady(seconds int32) setOption {
 
 type machineOption func(*v1beta1.Machine)
 
-// newMachine returns a machine of the set that aSet returns. Without options, the machine has been Pending for an hour.
-// If the options result in a state that no controller writes, newMachine panics.
+// newMachine returns a machine of the test set. The machine has been Pending for an hour, unless an option changes its
+// state. If the options result in a state that no controller writes, newMachine panics.
 func newMachine(name string, options ...machineOption) *v1beta1.Machine {
 	m := templateOf(aSet(0)).machine("")
 	m.Name, m.UID, m.ResourceVersion = name, types.UID("uid-"+name), "50"
@@ -87,7 +87,6 @@ func setCondition(m *v1beta1.Machine, condition string, truth bool, reason strin
 	})
 }
 
-// up changes a machine to one that has been Running and Ready for half an hour.
 func up(m *v1beta1.Machine) {
 	m.Spec.ProviderID = "sim:///" + m.Name
 	m.Status.Phase = v1beta1.MachineRunning
@@ -181,7 +180,7 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 			s.Machines = append(s.Machines, m)
 		}
 	}
-	// All recoveries in the fixtures were first seen by this process an hour ago.
+	// In the fixtures, this process first observed all recovered machines an hour ago.
 	s.Recoveries = recoveries(nil).refresh(s.Machines, epoch.Add(-time.Hour))
 	return s
 }

@@ -84,8 +84,8 @@ func (r *Reconciler) cacheVersion() string {
 	return r.MachineCacheVersion()
 }
 
-// cachedMachines returns the set's machines from the cache, without preserved ones. The caller must not change them.
-// Steady machines, which the parameter known contains, are never preserved.
+// cachedMachines returns the set's machines from the cache, without preserved ones. The caller must not change them. A
+// steady machine is never preserved, so the known steady machines need no check.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
 	known *steadyMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
@@ -127,7 +127,7 @@ func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
 }
 
 // observeLive replaces the observed machines with a live list. If atLeast is not empty, the API server may answer from
-// its cache, as long as that cache has reached this resource version.
+// its cache. The cache must then be at least as new as this resource version.
 func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	selector, unusable := selectorOf(p.state.Set)
 	if unusable.Reason != "" {

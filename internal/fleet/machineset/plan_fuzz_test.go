@@ -222,7 +222,7 @@ func (w *world) check(p Plan) {
 	})
 	w.same("machines in another order", p, shuffled)
 
-	// Counting steady machines must not change the plan.
+	// The plan must be the same if steady machines are only counted and not checked.
 	sorted := s
 	sorted.Steady, sorted.Others = w.steady.sort(s.Set, s.Machines, s.Now)
 	w.same("with steady machines", p, sorted)

@@ -20,8 +20,9 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
-// recoveryGrace is how long a set waits for a health check to withdraw its request after the machine became Ready.
-// After an outage, the set's cache may be updated before the health check's cache.
+// recoveryGrace is the time for which a set does not replace a machine that became Ready again. During this time, the
+// health check can withdraw its request for remediation. After an outage, the set's cache may be updated before the
+// health check's cache.
 const recoveryGrace = time.Minute
 
 func remediable(m *v1beta1.Machine) bool {
@@ -52,7 +53,8 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 
 // remediate plans the deletion of failed and unhealthy machines. Machines that lost their instance are always included,
 // others within maxInFlight and the budgets. While the API rejects new machines, failed machines stay, because they may
-// recover and can be inspected. Unlaunchable machines prevent only the creation of machines.
+// recover and can be inspected. Machines that cannot be launched stop the creation of machines, but not the deletion of
+// failed ones.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -110,13 +112,14 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	p.Remediate = append(p.Remediate, may...)
 }
 
-// instanceLost reports whether the instance is gone or the cloud is about to remove it. Waiting would not help such a
-// machine.
+// instanceLost reports whether the instance is gone or the cloud is about to remove it. A machine without its instance
+// cannot recover.
 func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
 
-// splitLost separates the candidates whose instance is lost. Only the others count against the budget.
+// splitLost separates the machines that lost their instance from the other candidates. Only the other candidates count
+// against the budget.
 func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
 	for _, m := range candidates {
 		if instanceLost(m) {
@@ -128,7 +131,7 @@ func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 	return lost, others
 }
 
-// recovery identifies a recovery: a machine is Ready although a health check requested its remediation. The transition
+// recovery describes a machine that is Ready again although a health check requested its remediation. The transition
 // times of the two conditions come from different clocks.
 type recovery struct {
 	uid           types.UID
@@ -181,8 +184,8 @@ func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recov
 }
 
 // graceLeft returns how long a recovered machine must still not be replaced. The grace period starts when this process
-// sees the recovery. It also ends when the times in the conditions are so old that clock differences cannot matter.
-// Otherwise a process that often restarts would never replace the machine.
+// first observes that the machine is Ready again. If the conditions are much older than possible clock differences, the
+// grace period is over. Otherwise a process that often restarts would never replace the machine.
 func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
@@ -221,8 +224,8 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 // (see Resume), so the budget is never exceeded.
 type Replacements []string
 
-// Resume returns the replacements of a set that this process observes for the first time: one for each machine that is
-// missing or not available yet.
+// Resume returns the initial replacements for a set that this process observes for the first time. Each machine that is
+// missing or not available yet counts as one replacement.
 func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) Replacements {
 	var in Replacements
 	lives := 0
@@ -321,7 +324,7 @@ func (r Replacements) unassigned() (n int) {
 	return n
 }
 
-// Assign records the names of created machines for replacements that had no machine yet.
+// Assign adds the names of created machines to the replacements that do not name a machine yet.
 func (r Replacements) Assign(created []string) Replacements {
 	r = slices.Clone(r)
 	for _, name := range created {
@@ -344,8 +347,8 @@ func (b *backoff) fail(now time.Time, least, most time.Duration) {
 	b.until = now.Add(delay(b.failures, least, most))
 }
 
-// delay returns the wait after the given number of consecutive failures. The parameter least is the wait after the
-// first failure. Each further failure doubles the wait, and the parameter most is the limit.
+// delay returns the wait after the given number of consecutive failures. Each failure after the first doubles the wait,
+// up to a limit.
 func delay(failures int, least, most time.Duration) time.Duration {
 	d := least
 	for range failures - 1 {

@@ -175,7 +175,7 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// FuzzRemediationLimit (rule remediation-budget) checks that the limit is 0 only for a value of 0.
+// FuzzRemediationLimit (rule remediation-budget) checks that only the values 0 and 0% result in a limit of 0 machines.
 func FuzzRemediationLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%",
 		"9223372036854775807%"} {

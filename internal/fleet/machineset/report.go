@@ -21,7 +21,7 @@ import (
 // writes, because deployments do not read the numbers but count the Machine objects.
 const statusInterval = 2 * time.Second
 
-// report updates the set's status if it has changed. If only numbers have changed, the update may wait for
+// report updates the set's status if it has changed. If only numbers have changed, report may postpone the update by
 // statusInterval.
 func (p *pass) report(ctx context.Context, plan Plan) error {
 	set := p.state.Set
@@ -65,7 +65,7 @@ func (p *pass) reportAfter(ctx context.Context) error {
 }
 
 // urgent reports whether the status or reason of a condition changed so that the write must not wait. A new reason is
-// urgent only if the condition is True. It is not urgent that the set has reached its replicas, because a rollout soon
+// urgent only if the condition is True. When the set reaches its replicas, the write may wait, because a rollout soon
 // changes the replicas again.
 func urgent(before, after []metav1.Condition) bool {
 	for _, c := range after {

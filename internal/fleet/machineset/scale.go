@@ -23,8 +23,8 @@ const (
 	// maxReplicas is the CRD's maximum. The controller ignores a set with more replicas.
 	maxReplicas = 100000
 
-	// maxRejectedMachines is a limit for machines that cannot be launched because of their configuration. When a set
-	// has this many with the same configuration, it creates no more machines.
+	// maxRejectedMachines is a limit for machines that cannot be launched because of their configuration. A set with
+	// this number of such machines with the same configuration creates no more machines.
 	maxRejectedMachines = 3
 
 	// frozenPoll is how often a frozen set with missing machines checks whether the process may create machines again.
@@ -36,12 +36,13 @@ type State struct {
 	Set *v1beta1.MachineSet
 	// Machines holds all machines that the set controls, including those being deleted, without preserved ones.
 	Machines []*v1beta1.Machine
-	// Steady holds the Machines that are known to be steady (see isSteady), and Others all remaining Machines. If
+	// Steady contains the Machines for which isSteady is known to be true. Others contains all remaining Machines. If
 	// Steady is empty, Decide checks all Machines.
 	Steady, Others []*v1beta1.Machine
 	// Receiver is the set that receives machines, or nil if no set is ready for that.
 	Receiver *v1beta1.MachineSet
-	// Expecting is true while another set hands machines over to this set. Until the end, the set creates no machines.
+	// Expecting is true while another set hands machines over to this set. Until the hand-over ends, the set creates no
+	// machines.
 	Expecting bool
 	// Orphans are machines that have no controller and match the selector.
 	Orphans []*v1beta1.Machine
@@ -54,8 +55,8 @@ type State struct {
 	MaxReplacing int
 	// Surge is the maxSurge of the set's deployment as a number of machines.
 	Surge int
-	// OverCapacity is the number of replicas for which no machine may be created now. The sets of a deployment may have
-	// at most replicas + maxSurge machines in total.
+	// OverCapacity is the number of missing machines that must not be created now because of the machines in other
+	// sets. The sets of a deployment may have at most replicas + maxSurge machines in total.
 	OverCapacity int
 	// Availability limits the deletion of available machines.
 	Availability Availability
@@ -88,7 +89,7 @@ func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 	return s.Steady, s.Others
 }
 
-// Reason holds the reason and message of a condition. An empty Reason means that the condition must not be True.
+// Reason holds the reason and message of a condition. If the field Reason is empty, the condition does not become True.
 type Reason struct{ Reason, Message string }
 
 // Plan describes the next changes of a set. Its parts are independent: all bounds hold even if only some parts are
@@ -102,9 +103,9 @@ type Plan struct {
 	Update []Update
 	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete is the list of surplus machines that the set deletes. Chosen means that there were more candidates than
-	// needed. Blocked is the list of surplus machines that the set does not delete yet, because the deployment would
-	// have too few available machines.
+	// Delete is the list of surplus machines that the set deletes. Chosen is true if there were more machines to choose
+	// from than surplus machines. Blocked contains the surplus machines that the deployment still needs, because it
+	// would have too few available machines without them.
 	Delete, Blocked []*v1beta1.Machine
 	Chosen          bool
 	// Remediate is the list of broken machines that the set deletes in order to replace them.
@@ -116,7 +117,7 @@ type Plan struct {
 
 	// CreationBlocked is the reason why the set creates fewer machines than are missing.
 	CreationBlocked Reason
-	// Frozen is the reason why the set creates no machines because it was stopped for safety.
+	// Frozen is the reason of the condition Frozen, if the set must not create machines for safety.
 	Frozen Reason
 	// Unadopted holds orphans that the set does not adopt, for the reason UnadoptedReason.
 	Unadopted       []*v1beta1.Machine
@@ -125,13 +126,14 @@ type Plan struct {
 	BackingOff bool
 	// Postponed means that the plan omits all changes that depend on the count, until the cache is new enough.
 	Postponed bool
-	// Wait is the time until the next plan without an event. Zero means never.
+	// Wait is the time after which the set must be planned again even if no event occurs. If Wait is zero, only an
+	// event triggers the next plan.
 	Wait time.Duration
 
-	// asked holds the candidates that the budgets permitted. Before each disruption, the set also needs a grant from
-	// the Ledger.
+	// The map asked contains the candidates that the budgets permitted. Before each disruption, the set also needs a
+	// grant from the Ledger.
 	asked map[types.UID]disruption.Candidate
-	// planned contains those candidates of the map asked that the plan disrupts, even if the plan is postponed.
+	// The list planned contains the permitted candidates that the plan disrupts, even if the plan is postponed.
 	planned  []disruption.Candidate
 	expiring map[types.UID]bool
 }

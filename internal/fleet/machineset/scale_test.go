@@ -202,8 +202,8 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	}
 }
 
-// Rule vanished-replaced-at-once: a used-up budget does not delay the replacement of a vanished machine. Only
-// replacements that vanish too cause a delay.
+// Rule vanished-replaced-at-once: a used-up budget does not delay the replacement of a vanished machine. A delay begins
+// only when the instance of a replacement vanishes too.
 func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
 	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost),

@@ -42,15 +42,15 @@ type setState struct {
 	statusWritten time.Time
 	// batch is how many machines the next pass may create in its first round, or 0 after a failure.
 	batch int
-	// awaited is a resource version of the set. A pass has already waited for the cache to contain this version, and
-	// does not wait again.
+	// The field awaited is the resource version of the set for which a pass has already waited. Passes do not wait for
+	// the same version again.
 	awaited               string
 	remediation, creation backoff
 	creationFailure       Reason
 	failureStreak         failureStreak
 	// lostReplacements holds the replacements in progress for machines whose instances vanished.
 	lostReplacements Replacements
-	// lost delays the next replacement if the instance of such a replacement vanishes too.
+	// The backoff lost delays the next replacement if the instance of a replacement vanishes too.
 	lost       backoff
 	recoveries recoveries
 	// steady remembers which machines need no check, so that a pass only counts them.
@@ -124,7 +124,7 @@ func (m *sharedState) cacheMark() freshness.Mark {
 	return m.cache.Mark()
 }
 
-// listed informs the cache tracker about a live LIST: its resource version, and the mark from before the LIST.
+// listed passes the resource version of a live LIST to the tracker of the cache. The mark must be from before the LIST.
 func (m *sharedState) listed(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,8 +158,8 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updateRetry is the minimum time between two patches of a machine for one generation, in case another writer reverts
-// the patch.
+// updateRetry is the minimum time between two patches of a machine for the same generation of its set. It limits the
+// writes if another client reverts each patch.
 const updateRetry = time.Minute
 
 // dueUpdates returns the updates that were not sent within the last updateRetry. wait is the time until the next of the

@@ -93,14 +93,14 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition whose status is True if problem has a reason, and False otherwise. The condition is created
-// when the problem first occurs. The parameter resolved is the reason of the status False.
-func (c conditions) problem(condition string, problem Reason, resolved string) {
+// problem sets a condition to True while a problem exists, and to False with the given reason after that. A condition
+// that has never been True is not created.
+func (c conditions) problem(condition string, problem Reason, falseReason string) {
 	switch {
 	case problem.Reason != "":
 		c.set(condition, true, problem.Reason, problem.Message)
 	case meta.FindStatusCondition(c.status.Conditions, condition) != nil:
-		c.set(condition, false, resolved, "")
+		c.set(condition, false, falseReason, "")
 	}
 }
 
@@ -130,8 +130,8 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	}
 }
 
-// machinesReady sets the condition MachinesReady. Its message names one machine and no count, so that it does not
-// change with every machine.
+// machinesReady sets the condition MachinesReady. The message names one unready machine but contains no number, so that
+// the message does not change with every machine.
 func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	switch {
 	case len(unready) > 0:
@@ -178,7 +178,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 		switch was.Reason {
 		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused,
 			v1beta1.ReasonControlCredentialsRefused:
-			// The existing reason belongs to a stop of the process and not to the label.
+			// The existing reason explains why the whole process was stopped, and not why the set has the label.
 		default:
 			return Reason{was.Reason, was.Message}
 		}

@@ -77,7 +77,7 @@ func TestStatus(t *testing.T) {
 }
 
 // Rule set-observed-generation: the set updates observedGeneration when it has carried out the spec, or when it reports
-// in its status why it cannot. An earlier write of the status does not update the field.
+// in its status why it cannot. If the status is written before that, observedGeneration stays the same.
 func TestGenerationIsObservedAfterTheSetActed(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
 	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed,

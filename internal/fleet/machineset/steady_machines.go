@@ -30,8 +30,8 @@ func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m 
 		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) })
 }
 
-// steadyMachines remembers for which machines of a set isSteady was true, so that it need not be called again. This is
-// so for most machines of a large set.
+// steadyMachines remembers for which machines of a set isSteady was true, so that it need not be called again. In a
+// large set, most machines are steady.
 type steadyMachines struct {
 	// set is the MachineSet at the last call of sort, and sortTime is the time of that call.
 	set      *v1beta1.MachineSet
@@ -40,7 +40,8 @@ type steadyMachines struct {
 	known map[types.UID]string
 }
 
-// sort separates steady machines from others. Invalid sets and sets with expiring machines have no steady machines.
+// sort divides the machines into steady and other machines. If the set is invalid or its machines expire, no machine is
+// steady.
 func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machine,
 	now time.Time) (steady, others []*v1beta1.Machine) {
 	selector, unusable := selectorOf(set)
@@ -80,8 +81,8 @@ func sameSteadinessCriteria(a, b *v1beta1.MachineSetSpec) bool {
 		equality.Semantic.DeepEqual(a.Template, b.Template)
 }
 
-// contains reports whether the machine is known to be steady in its current resource version. It returns false if r is
-// nil.
+// contains returns true if isSteady was true for the machine's current resource version. If r is nil, the result is
+// false.
 func (r *steadyMachines) contains(m *v1beta1.Machine) bool {
 	if r == nil {
 		return false

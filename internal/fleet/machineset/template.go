@@ -21,7 +21,7 @@ type template struct {
 	owner       metav1.OwnerReference
 	namespace   string
 
-	// These lists have the same content as the maps above. Comparing a machine with a list is faster.
+	// These lists have the same content as the maps above. Iterating over a list is faster than iterating over a map.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
@@ -116,7 +116,7 @@ func NewMachine(set *v1beta1.MachineSet, provider string) *v1beta1.Machine {
 	return templateOf(set).machine(provider)
 }
 
-// InSync reports whether the set has nothing to propagate to the machine.
+// InSync reports whether the machine already has all fields of the set's template that are propagated in place.
 func InSync(set *v1beta1.MachineSet, m *v1beta1.Machine) bool { return templateOf(set).inSync(m) }
 
 // propagate returns the machine with the template's fields that need no new instance, or nil if nothing changes. Labels
@@ -194,8 +194,9 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds only hooks that are new in the template. An owner removes its hook from a machine after its work, and
-// the hook must not return. If add is false, mergeHooks only changes and removes hooks.
+// mergeHooks adds only hooks that are new in the template. When the owner of a hook has finished its work, it removes
+// the hook from the machine. mergeHooks must not add this hook again. If add is false, mergeHooks only changes and
+// removes hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {

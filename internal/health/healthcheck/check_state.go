@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// state is what a Reconciler remembers between passes. A restart starts timeouts again and may lose the retries of a
-// replacement whose predecessor is gone.
+// state is what a Reconciler remembers between passes. After a restart, timeouts start again. The process may also
+// forget how many machines were replaced in a row, if the last replaced machine is gone.
 type state struct {
 	mu sync.Mutex
 	checkState
@@ -77,5 +77,6 @@ func (r *checkState) forgetOld(now time.Time, checks map[types.UID]bool) {
 	maps.DeleteFunc(r.recovered, func(_ string, t time.Time) bool { return now.Sub(t) > recoveryRetention })
 }
 
-// recoveryRetention is how long the end of a meltdown is remembered. It exceeds every timeout of a policy.
+// recoveryRetention is how long the end of a meltdown is remembered. This duration is longer than all timeouts of
+// policies.
 const recoveryRetention = 7 * 24 * time.Hour

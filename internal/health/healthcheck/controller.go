@@ -34,14 +34,15 @@ type Options struct {
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Stopped returns the reason and message of a condition if no machine may be remediated now. An empty reason or a
-	// nil field stops nothing.
+	// Stopped returns the reason and message of a condition if no machine may be remediated now. If the reason is empty
+	// or the field is nil, machines may be remediated.
 	Stopped func() (reason, message string)
-	// StableSince returns since when this process has been the leader and has reached both clusters, or false if one of
-	// these is not true. Defaults to the time of the first pass.
+	// StableSince returns the time at which this process had become the leader and had reached both clusters. The
+	// second result is false if the process is not the leader, or if a cluster cannot be reached. If the field is nil,
+	// the time is that of the first pass over the machines.
 	StableSince func() (time.Time, bool)
-	// OutageEnded returns the end of the last outage that this process has seen, or zero. If it is nil, no timeout
-	// starts before StableSince.
+	// OutageEnded returns the end of the last outage that this process has seen, or zero. If the field is nil, no
+	// timeout starts before the result of StableSince.
 	OutageEnded func() time.Time
 	// BuiltIn is the policy for machines that no MachineHealthCheck selects.
 	BuiltIn Policy
@@ -54,7 +55,7 @@ type Options struct {
 
 // Nodes reads Nodes of the target cluster.
 type Nodes struct {
-	// Cached reads Nodes from a cache. Live reads Nodes from the API server.
+	// Cached is a client that reads Nodes from a cache. Live is a client that reads Nodes from the API server.
 	Cached, Live client.Reader
 	// Synced reports whether the cache is filled. If Synced is nil, the cache is always filled.
 	Synced func() bool

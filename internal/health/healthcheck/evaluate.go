@@ -27,8 +27,8 @@ const (
 // Evaluation says whether a machine is healthy according to a policy, and why not.
 type Evaluation struct {
 	Health Health
-	// InTrouble means that the machine has a problem, even if the problem is too new to replace the machine. It is true
-	// for all Unhealthy machines, and for some machines whose Health is Unknown.
+	// InTrouble means that the machine has a problem, even if the timeout has not passed and the machine is not
+	// replaced yet. InTrouble is true for all Unhealthy machines, and for some machines whose Health is Unknown.
 	InTrouble bool
 	// Why is a description of the problem for users. The text does not change while the problem lasts.
 	Why string
@@ -101,8 +101,8 @@ func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock)
 		p.Startup)}
 }
 
-// neverLaunched reports whether the cloud refused to create an instance or had no capacity. Such a machine does not
-// indicate a broken cluster, in contrast to instances that do not join.
+// neverLaunched reports whether the cloud refused to create an instance or had no capacity. A machine without an
+// instance does not mean that the cluster is broken, in contrast to an instance that does not join.
 func neverLaunched(m *v1beta1.Machine) bool {
 	switch {
 	case m.Status.NodeRef != nil:

@@ -119,8 +119,8 @@ func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	return all
 }
 
-// namespaces returns fleets in the namespaces a, b and so on. counts has two numbers for each namespace: all machines,
-// and the silent ones.
+// namespaces returns the machines of the namespaces a, b and so on. For each namespace, counts contains the number of
+// machines and the number of silent machines.
 func namespaces(counts ...int) []Subject {
 	var all []Subject
 	for i := 0; i < len(counts); i += 2 {

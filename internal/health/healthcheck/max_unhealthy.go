@@ -66,10 +66,10 @@ type Decision struct {
 	// Restriction explains why some unhealthy machines are not remediated. If all unhealthy machines are remediated,
 	// its reason is empty.
 	Restriction Reason
-	// Desired are the conditions that machines must have, newest machine first. Other machines must not have the
+	// Desired lists the conditions that machines must have, newest machine first. Other machines must not have the
 	// condition.
 	Desired []DesiredCondition
-	// Exhausted holds unhealthy machines that are not remediated because too many replacements in a row failed.
+	// Exhausted contains the unhealthy machines that are not remediated because too many replacements in a row failed.
 	Exhausted []string
 	// RecheckAfter is the time after which Decide must be called again, even without an event. Zero means never.
 	RecheckAfter time.Duration
@@ -153,7 +153,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	return j
 }
 
-// hold forbids the replacement of a machine whose predecessors were all replaced soon after their creation.
+// hold is a method that forbids the replacement of a machine, because all its predecessors were replaced soon after
+// their creation.
 func (j *Decision) hold(subject Subject, v Evaluation) {
 	j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Hold: true, Reason: Reason{
 		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("This machine is not replaced, because maxRetries is reached. "+
@@ -165,8 +166,8 @@ func (j *Decision) hold(subject Subject, v Evaluation) {
 	}
 }
 
-// exhausted reports whether too many machines in a row were replaced before this one. The machine need not have failed
-// yet, because its owner could replace it before the condition is set.
+// exhausted reports whether too many machines in a row were replaced before this one. The result may be true for a
+// healthy machine. If the condition were set only after the failure, the owner could replace the machine before that.
 func (p Policy) exhausted(s Subject) bool {
 	return p.MaxRetries != nil && s.Retries > int(*p.MaxRetries) && s.RetriesResetIn > 0
 }

@@ -102,7 +102,8 @@ func (m *Metrics) setUnselected(groups []group) {
 	m.unselected.Store(&unselected)
 }
 
-// Replaced must be called when a set has deleted a machine in order to replace it.
+// Replaced counts the replacement of a machine. Call the method when a set has deleted a machine in order to replace
+// it.
 func (m *Metrics) Replaced(reason string) { m.count(reason, resultReplaced) }
 
 func (m *Metrics) count(reason, result string) {

@@ -21,8 +21,9 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// Reads here do not wait for this process's own writes, because with many machines a write is always in progress.
-// Instead, each machine is read live before it is marked, and existing marks are not written again.
+// Reads here do not wait for this process's own writes, because with many machines a write is always in progress. To
+// prevent duplicate writes, the process reads each machine live before it requests the remediation, and does not repeat
+// an existing request.
 
 func (p *pass) readChecks(ctx context.Context) error {
 	list := &v1beta1.MachineHealthCheckList{}

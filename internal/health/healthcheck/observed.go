@@ -14,11 +14,12 @@ type Signal struct {
 	// UID identifies the Machine or Node. Type and Status are the type and the status of the object's condition.
 	UID          types.UID
 	Type, Status string
-	// Began is when the signal began, by the clock of the host that wrote the condition.
+	// Began holds the start time of the signal, by the clock of the host that wrote the condition.
 	Began time.Time
 }
 
-// signalKey is a comparable form of a Signal. Equal times may differ in their location.
+// signalKey is a comparable form of a Signal. Signals are not comparable with ==, because values of time.Time may
+// differ in their location although the time is the same.
 type signalKey struct {
 	uid          types.UID
 	kind, status string

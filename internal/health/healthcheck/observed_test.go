@@ -19,7 +19,8 @@ func shortTimeouts() Policy {
 	})
 }
 
-// problems returns machines with different problems. According to the transition time, each problem began at minute 30.
+// problems creates one machine for each kind of problem. According to the transition times, all problems began at
+// minute 30.
 func problems() map[string]Subject {
 	return map[string]Subject{
 		"silent":     running("silent", silent(30)),
@@ -57,8 +58,8 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 	}
 }
 
-// A problem is found even if each leader is terminated before the timeout ends. It must not be found before the timeout
-// ends.
+// The health check finds a problem even if no process is the leader for as long as the timeout. It must not find the
+// problem before the timeout ends.
 //
 // Rules: health-clock-bounded-over-leaders, health-clock-is-own.
 func TestShortLivedLeadersFindProblems(t *testing.T) {

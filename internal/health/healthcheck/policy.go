@@ -76,7 +76,8 @@ type BuiltIn struct {
 	NodeConditions []string
 	// MaxUnhealthy is the number or percentage of the machines of a namespace that may be unhealthy.
 	MaxUnhealthy string
-	// MeltdownThreshold is a percentage of nodes. There is a meltdown if more nodes are unwell.
+	// MeltdownThreshold is a percentage of nodes. If a higher percentage of the nodes is unhealthy, there is a
+	// meltdown.
 	MeltdownThreshold int
 }
 

@@ -170,8 +170,8 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	}
 	left, err := p.apply(ctx, m, "")
 	if err == nil && meta.FindStatusCondition(left, v1beta1.ConditionRemediationRequested) != nil {
-		// Another field manager may own the condition too, for example after a restore from a backup. It must not stay
-		// on a healthy machine.
+		// Another field manager may own the condition too, for example after a restore from a backup. Even then, the
+		// condition must not stay on a healthy machine.
 		changed := m.DeepCopy()
 		meta.RemoveStatusCondition(&changed.Status.Conditions, v1beta1.ConditionRemediationRequested)
 		err = p.Live.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}),

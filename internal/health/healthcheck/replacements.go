@@ -25,8 +25,8 @@ const (
 )
 
 // The annotation remediation-retry of a replacement holds the number of replaced machines in a row, and the UID of the
-// last one. A predecessor that is being deleted usually still exists when its replacement is created. If it is gone
-// earlier, this process keeps it in memory.
+// last one. A predecessor that is being deleted usually still exists when its replacement is created. If the
+// predecessor is removed earlier, this process remembers it in memory.
 
 // Predecessor describes a machine that was deleted in order to be replaced, and whose replacement was not found yet.
 type Predecessor struct {

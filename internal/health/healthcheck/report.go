@@ -123,8 +123,8 @@ func allowed(conditions []metav1.Condition) *metav1.Condition {
 	return meta.FindStatusCondition(conditions, v1beta1.ConditionRemediationAllowed)
 }
 
-// Reasons of events on a Machine about its remediation. The reasons of the condition RemediationAllowed are also used
-// in such events.
+// Reasons of events that report the remediation of a Machine. The events are on the Machine. The reasons of the
+// condition RemediationAllowed are also used in such events.
 const (
 	// reasonRequested surfaces when a policy found the machine unhealthy. The message names the policy.
 	reasonRequested = v1beta1.ConditionRemediationRequested

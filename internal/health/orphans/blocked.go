@@ -35,12 +35,13 @@ func blockedReason(source client.Object) string {
 }
 
 // reportBlocked sets the condition OrphanRemovalBlocked on classes whose orphans need a confirmation, and removes it
-// from other classes. After a restart, every orphan is new, and the decision about it needs a second pass. The
-// condition is not removed before that decision.
+// from other classes. After a restart, this process needs two passes to decide about each orphan. It does not remove
+// the condition before the second pass.
 //
-// The reason MostInstancesOrphaned concerns all classes together, because an instance that one list lacks may be in
-// another. A condition with this reason is removed after two passes in which no orphan of any class needs a
-// confirmation. It is also removed if another class has the condition with this reason.
+// The reason MostInstancesOrphaned concerns all classes together, because the list of one class may contain instances
+// that the list of another class does not contain. A condition with this reason is removed after two passes in which no
+// orphan of any class needs a confirmation. If another class has the condition with the same reason, the condition is
+// also removed.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope,
 	scopes map[string]*scope) {
 	waiting, counts := map[client.Object]int{}, map[Outcome]int{}
@@ -104,8 +105,8 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 }
 
-// blockedCondition returns the condition OrphanRemovalBlocked of a class. The map names contains the class's orphans
-// that need a confirmation, by their Outcome. If there are none, blockedCondition returns an empty condition.
+// blockedCondition returns the condition OrphanRemovalBlocked of a class. For each Outcome, the map names has the names
+// of the orphans that need a confirmation. If no orphan needs a confirmation, the condition is empty.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To remove them, annotate the class with %s=<a time such as %s, at most %s ahead>.",
 		v1beta1.AnnotationRemoveOrphansUntil, permitted.ExampleTime, v1beta1.MaxOrphanRemoval)

@@ -156,11 +156,11 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	w := newWorld(t)
 	var lost []provider.Instance
 	for n := range 4 {
-		lost = append(lost, w.lost(n))
+		lost = append(lost, w.createOrphan(n))
 	}
 	for n := range 4 {
 		m := w.machine(fmt.Sprintf("kept-%d", n), "small", fmt.Sprintf("sim:///kept-%d", n))
-		w.lost(10+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
+		w.createOrphan(10+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
 	all := w.instances()
 	w.reconcile()
@@ -179,7 +179,7 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	// it knows only stored data.
 	for n := range 12 {
 		m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
-		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
+		w.createOrphan(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
 	all = w.instances()
 	w.collector.state = state{}
@@ -206,8 +206,8 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 }
 
 // A user of one namespace creates a class with which the instances of another namespace are found, and confirms their
-// removal on this class. The confirmation must have no effect, because it must be on a class in the namespace of the
-// instances' Machines.
+// removal on this class. This confirmation must have no effect. Only a class in the namespace of the instances'
+// Machines may confirm their removal.
 //
 // Rule: confirmation-within-namespace.
 func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
@@ -215,7 +215,8 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.collector.Rules.Namespace = ""
-			// The attacker's namespace sorts first, so its class is the first of the scope.
+			// The name of the attacker's namespace is first in alphabetical order, so the attacker's class is the first
+			// one of the scope.
 			theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-"}}
 			w.create(theirs)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Name, Name: "c",
@@ -230,9 +231,9 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 			w.create(class)
 			var all []provider.Instance
 			for n := range 3 {
-				all = append(all, w.lost(n))
+				all = append(all, w.createOrphan(n))
 			}
-			own := w.lost(3, func(in *provider.Instance) { in.MachineKey = theirs.Name + "/m" })
+			own := w.createOrphan(3, func(in *provider.Instance) { in.MachineKey = theirs.Name + "/m" })
 			w.reconcile()
 			w.pass()
 			w.want(all...) // The attacker's class confirms the removal of the instance of its own namespace.
@@ -289,14 +290,16 @@ func TestMostOrphanedSurvivesRestart(t *testing.T) {
 			w := newWorld(t)
 			w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
 			for n := range 4 {
-				w.lost(n)
+				w.createOrphan(n)
 			}
 			w.reconcile()
 			w.pass()
 			w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "4 instances have no Machine")
 			for n := range 12 {
 				m := w.machine(fmt.Sprintf("new-%d", n), "small", fmt.Sprintf("sim:///new-%d", n))
-				w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
+				w.createOrphan(20+n, func(in *provider.Instance) {
+					in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID
+				})
 			}
 			test.lose(w)
 			w.collector.state = state{}

@@ -32,9 +32,10 @@ const (
 // request.
 const stabilityPollInterval = 10 * time.Second
 
-// Reach reports outages of the clusters.
+// Reach provides information about outages of the clusters.
 type Reach interface {
-	// Stopped returns a reason and message if no instance may be removed now. The reason is empty otherwise.
+	// Stopped returns a reason and message if no instance may be removed now. If instances may be removed, the reason
+	// is empty.
 	Stopped() (reason, message string)
 	// StableSince returns the time at which this process had become the leader and had reached all clusters. stable is
 	// false if the process is not the leader, or if a cluster cannot be reached.
@@ -99,7 +100,8 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	}
 	c.state.began = now
 	before := c.state.observations
-	// If the pass is interrupted, the next pass must not use the observations of this pass or of an earlier one.
+	// After an interrupted pass, the next pass must start without observations. So the old ones are dropped before the
+	// pass.
 	c.state.observations = nil
 	plan := c.pass(ctx, now, before)
 	c.state.observations, c.state.instances = plan.Observations, plan.Instances

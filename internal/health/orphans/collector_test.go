@@ -20,7 +20,7 @@ import (
 // Rule: orphan-removed-after-two-passes.
 func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 	w := newWorld(t)
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.want(orphan)
 
@@ -47,7 +47,7 @@ func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 // Rule: orphan-removals-limited.
 func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
 	w := newWorld(t)
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.cloud.Shutdown = time.Hour
 	w.reconcile()
 	w.pass()
@@ -66,7 +66,7 @@ func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
 func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.classOf("twin", "small")
-	w.lost(1)
+	w.createOrphan(1)
 	w.reconcile()
 	if w.cloud.Lists() != 1 {
 		t.Errorf("listed %d times", w.cloud.Lists())
@@ -83,9 +83,9 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	for n := range 20 {
 		w.sized(fmt.Sprintf("size-%d", n), fmt.Sprint(n))
 	}
-	w.lost(1)
+	w.createOrphan(1)
 	there := w.sizedMachine("there", "size-3")
-	w.lost(2, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
+	w.createOrphan(2, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
 	w.sizedMachine("missing", "size-7")
 	w.reconcile()
 	if w.cloud.Lists() != 2 {
@@ -116,7 +116,7 @@ func TestClassesWithoutNamedScopeAreListedSeparately(t *testing.T) {
 	for _, name := range []string{"broken-1", "broken-2", "nameless-1", "nameless-2"} {
 		w.sized(name, name)
 	}
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.sizedMachine("missing", "broken-1")
 	w.reconcile()
 	if w.cloud.Lists() != 5 {
@@ -156,7 +156,7 @@ func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {
 // Rule: orphan-removed-after-two-passes.
 func TestOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 	w := newWorld(t)
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
 	w.pass()
@@ -170,7 +170,7 @@ func TestOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 // Rule: orphan-removed-after-two-passes.
 func TestYoungInstanceIsKept(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.reconcile() // The instance is an hour old.
 	w.pass()
 	w.pass() // The instance is two hours old by the provider's clock, which may be wrong by minutes.
@@ -182,7 +182,7 @@ func TestYoungInstanceIsKept(t *testing.T) {
 // Rule: orphan-removed-after-two-passes.
 func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 	w := newWorld(t)
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.cloud.OnGet = func(string) error {
 		w.cloud.Change(orphan.ProviderID, func(in *provider.Instance) { in.MachineUID = "adopted by another" })
@@ -213,7 +213,7 @@ func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 // Rule: orphan-gone-when-unlisted.
 func TestRemovalIsRetriedWhileOrphanIsListed(t *testing.T) {
 	w := newWorld(t)
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
 	w.pass()
@@ -243,7 +243,7 @@ func TestOnePassRemovesAtMostMaxDeletes(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	for n := range 5 {
-		w.lost(n)
+		w.createOrphan(n)
 	}
 	w.cloud.OnDelete = func(id string) error {
 		if strings.HasSuffix(id, "i-0") {
@@ -280,7 +280,7 @@ func TestReportOnlyRemovesNothing(t *testing.T) {
 	var all []provider.Instance
 	var names []string
 	for n := range 7 {
-		in := w.lost(n)
+		in := w.createOrphan(n)
 		all = append(all, in)
 		names = append(names, in.ProviderID)
 	}
@@ -303,7 +303,7 @@ func TestReportOnlyRemovesNothing(t *testing.T) {
 func TestMachinesAreNotListedWithoutCandidates(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m", "small", "sim:///m")
-	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, "sim:///m" })
+	w.createOrphan(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, "sim:///m" })
 	w.reconcile()
 	w.pass()
 	if w.listed != 0 {
@@ -323,7 +323,7 @@ func TestUnlistedScopeIsLeftAlone(t *testing.T) {
 		in.MachineKey = w.namespace + "/m"
 		w.cloud.Put("other", in)
 		retained = append(retained, in)
-		w.lost(n)
+		w.createOrphan(n)
 	}
 	fails := false
 	w.cloud.OnList = func(account string, page int) error {
@@ -357,7 +357,7 @@ func (w *world) secret(name string) client.Object {
 // Rule: no-orphans-in-outage.
 func TestListThatRepeatsAPageFails(t *testing.T) {
 	w := newWorld(t)
-	w.lost(1)
+	w.createOrphan(1)
 	s := &scope{class: provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"account": []byte("small")})}}
 	w.cloud.PageSize = 0 // The cloud returns the same page for ever.
 	if _, err := w.collector.listInstances(t.Context(), s); err == nil {
@@ -370,7 +370,7 @@ func TestMissingInstanceIsChecked(t *testing.T) {
 	w := newWorld(t)
 	w.class("other")
 	there := w.machine("there", "small", "sim:///there")
-	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
+	w.createOrphan(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
 	w.machine("missing", "small", "sim:///missing")
 	w.machine("unknown", "other", "sim:///unknown") // Its scope cannot be listed.
 	healthy := w.machine("healthy", "small", "sim:///healthy")
@@ -415,8 +415,9 @@ func TestInstancesOfMachinesWithoutClassAreChecked(t *testing.T) {
 				CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
 		})
 	}
-	// The class has the same credentials and another spec, so the account has the same instances.
-	w.lost(1)
+	// The class has the same credentials as the machines but another spec. So both find the instances of the same
+	// account.
+	w.createOrphan(1)
 	w.reconcile()
 	slices.Sort(w.suspected)
 	if want := []string{"a", "b"}; !slices.Equal(w.suspected, want) || w.cloud.Lists() != 2 {

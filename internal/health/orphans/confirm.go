@@ -69,7 +69,7 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 }
 
 // confirmation reports whether the annotation remove-orphans-until of a class or Machine permits the removal of orphans
-// that were found with its credentials. If the value of the annotation is invalid, the result invalid explains why.
+// that were found with its credentials. If the value of the annotation is invalid, the second result is the reason.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
 	value, set := source.GetAnnotations()[v1beta1.AnnotationRemoveOrphansUntil]
 	if !set {

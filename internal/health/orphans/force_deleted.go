@@ -59,8 +59,8 @@ func (c *Collector) forceDeleted(ctx context.Context) (forceDeleted, error) {
 }
 
 // finishForceDeleted returns the force-deleted Machines that left nothing in the cloud: two passes in a row listed
-// their class and found nothing. A Machine is returned only when its force-deletion is older than the limit MinAge,
-// because a cloud may list an instance late. unseen contains the Machines for which this pass found nothing.
+// their class and found nothing. The force-deletion must also be older than MinAge, because a cloud may list an
+// instance late. The result unseen contains the Machines for which this pass found no instance or other resource.
 func (s *State) finishForceDeleted(listed []*scope, unseenBefore map[types.UID]bool) (finished map[string]bool,
 	unseen map[types.UID]bool) {
 	finished, unseen = map[string]bool{}, map[types.UID]bool{}

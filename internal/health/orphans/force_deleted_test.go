@@ -35,7 +35,7 @@ func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	live, cached, drainer, _ := w.target()
 	drainer.empty, drainer.detached = true, true
-	orphans := []provider.Instance{w.lost(1), w.lost(2), w.lost(3)}
+	orphans := []provider.Instance{w.createOrphan(1), w.createOrphan(2), w.createOrphan(3)}
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "ready", orphans[0].ProviderID, corev1.ConditionTrue)
 	}

@@ -38,8 +38,8 @@ func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bo
 	return all
 }
 
-// subject returns one Decision for all parts together. Its launch time is the creation time of the youngest part. If
-// the creation time of a part is unknown, the age counts from the first observation.
+// subject returns a single Decision for all leftovers of a Machine. Its launch time is the creation time of the
+// youngest part. If the creation time of a part is unknown, the age counts from the first observation.
 func (l *Leftovers) subject() Decision {
 	d := Decision{ID: l.ID}
 	var youngest time.Time

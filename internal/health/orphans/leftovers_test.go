@@ -135,14 +135,15 @@ func TestPartsOfExistingMachineAreKept(t *testing.T) {
 	}
 }
 
-// A list may be stale, so a read right before the removal decides.
+// A list may be stale. So the instance is read right before the removal, and the leftovers are kept if the instance
+// exists.
 //
 // Rule: leftover-parts-are-orphans.
 func TestPartsOfUnlistedInstanceAreKept(t *testing.T) {
 	w := newWorld(t)
 	l := w.leave(1, "x/nic-0")
 	w.reconcile()
-	hidden := w.lost(1, func(in *provider.Instance) { in.MachineUID = l.MachineUID })
+	hidden := w.createOrphan(1, func(in *provider.Instance) { in.MachineUID = l.MachineUID })
 	w.cloud.OnList = func(string, int) error { w.cloud.Vanish(hidden.ProviderID); return nil }
 	w.cloud.OnGet = func(string) error { w.cloud.Put("small", hidden); return nil }
 	w.pass()

@@ -44,9 +44,9 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 		len(all.Instances))
 }
 
-// listMachines lists the Machines of this installation at the API server, at one resource version. The result live
-// contains their UIDs. The result recorded contains the provider IDs of other shards' Machines, which the cache lacks.
-// Incomplete lists are errors.
+// listMachines lists the Machines of this installation at the API server, at one resource version. The first result
+// contains the UIDs of these Machines. The second result contains the provider IDs of other shards' Machines, because
+// the cache does not contain these Machines. Incomplete lists are errors.
 func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, recorded map[string]bool, err error) {
 	live, recorded = map[types.UID]bool{}, map[string]bool{}
 	version, token := "", ""

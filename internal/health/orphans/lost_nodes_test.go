@@ -78,10 +78,12 @@ func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
 		"Ready": {node: func(n *corev1.Node, _ *nodemark.Mark) {
 			n.Status.Conditions[0].Status = corev1.ConditionTrue
 		}},
-		"its machine exists":                   {arrange: func(w *world) { w.machine("m-1", "small", "") }},
-		"another machine has its ID":           {arrange: func(w *world) { w.machine("m-2", "small", "sim:///gone") }},
-		"its instance is listed":               {arrange: func(w *world) { w.lost(1, func(in *provider.Instance) { in.ProviderID = "sim:///gone" }) }},
-		"an instance of its machine is listed": {arrange: func(w *world) { w.lost(1) }},
+		"its machine exists":         {arrange: func(w *world) { w.machine("m-1", "small", "") }},
+		"another machine has its ID": {arrange: func(w *world) { w.machine("m-2", "small", "sim:///gone") }},
+		"its instance is listed": {arrange: func(w *world) {
+			w.createOrphan(1, func(in *provider.Instance) { in.ProviderID = "sim:///gone" })
+		}},
+		"an instance of its machine is listed": {arrange: func(w *world) { w.createOrphan(1) }},
 		"the instances are not listed":         {arrange: func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } }},
 		"the cloud does not answer":            {arrange: func(w *world) { w.cloud.OnGet = func(string) error { return fmt.Errorf("no answer") } }},
 		"the list lacks a running instance": {arrange: func(w *world) {
@@ -138,7 +140,7 @@ func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
 func TestNodeMarkIdentifiesNodeOfOrphan(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
-	orphan := w.lost(1, func(in *provider.Instance) { in.NodeName = "m-1" })
+	orphan := w.createOrphan(1, func(in *provider.Instance) { in.NodeName = "m-1" })
 	ready := corev1.ConditionTrue
 	updateNode := func() {
 		w.nodeLost(live, cached, func(n *corev1.Node, m *nodemark.Mark) {

@@ -34,7 +34,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		return nil, fmt.Errorf("register the metrics of orphans: %w", err)
 	}
 	m.setBlocked(nil)
-	// Export the value zero at the start. Otherwise the Prometheus function increase ignores the first orphan.
+	// Initialize each counter with zero, so that Prometheus scrapes it before the first orphan. Otherwise the
+	// Prometheus function increase ignores the first orphan.
 	for _, action := range []string{actionDeleted, actionFailed, actionReported, actionDuplicate} {
 		m.orphans.WithLabelValues(action)
 	}

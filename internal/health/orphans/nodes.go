@@ -66,8 +66,8 @@ func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*core
 	return nodes, nil
 }
 
-// liveNodesOf returns the Nodes of an instance from the API server: those that the cache shows, and the one with the
-// name of the instance.
+// liveNodesOf reads the Nodes of an instance from the API server. It reads the Nodes of the instance in the cache, and
+// the Node with the name of the instance.
 func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	cached, err := c.nodesOf(ctx, in)
 	if err != nil || c.Target == nil {
@@ -145,8 +145,9 @@ func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance
 	return true, nil
 }
 
-// drain cordons and drains a Node and waits until its volumes are detached. It reports whether all of this is done. The
-// timeouts have the default values of a Machine's timeouts. After an outage of the target cluster, they start again.
+// drain cordons and drains a Node and waits until its volumes are detached. The result is true if the Node is drained
+// and its volumes are detached. The timeouts have the default values of a Machine's timeouts. After an outage of the
+// target cluster, they start again.
 func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
 	observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)

@@ -81,7 +81,7 @@ func (w *world) nodeOf(c client.Client, name string) *corev1.Node {
 func TestReadyNodeOfOrphanIsDrainedBeforeRemoval(t *testing.T) {
 	w := newWorld(t)
 	live, cached, drainer, epoch := w.target()
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "one", orphan.ProviderID, corev1.ConditionTrue)
 	}
@@ -134,7 +134,7 @@ func TestReadyNodeMissingInCacheBlocksRemoval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			live, cached, _, _ := w.target()
-			orphan := w.lost(1, func(in *provider.Instance) { in.NodeName = "one" })
+			orphan := w.createOrphan(1, func(in *provider.Instance) { in.NodeName = "one" })
 			if id == "" {
 				w.node(cached, "one", orphan.ProviderID, corev1.ConditionUnknown)
 				w.node(live, "one", orphan.ProviderID, corev1.ConditionTrue)
@@ -158,7 +158,7 @@ func TestReadyNodeMissingInCacheBlocksRemoval(t *testing.T) {
 func TestNodeOfRemovedInstanceIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	live, cached, _, _ := w.target()
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "dead", orphan.ProviderID, corev1.ConditionUnknown)
 		w.node(c, "other", "sim:///other", corev1.ConditionUnknown)

@@ -65,9 +65,10 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	return plan
 }
 
-// addLists adds the listed instances and leftovers to the State without repetitions. It returns their scopes by the ID
-// of the decision. If an instance is in several scopes, addLists prefers a scope with a class in the namespace of the
-// Machine. The credentials of the scope are used to read and remove the instance.
+// addLists adds the listed instances and leftovers to the State without repetitions. The result maps the ID of each
+// decision to the scope that lists the instance or the leftovers. If an instance is in several scopes, addLists prefers
+// a scope with a class in the namespace of the Machine. The credentials of the scope are used to read and remove the
+// instance.
 func (s *State) addLists(listed []*scope, lists []provider.ListPage) map[string]*scope {
 	scopes, parts := map[string]*scope{}, map[string]bool{}
 	for _, own := range []bool{true, false} {

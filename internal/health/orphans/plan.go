@@ -16,7 +16,7 @@ import (
 type Rules struct {
 	// ClusterID is the cluster ID in the tags of this installation's instances.
 	ClusterID string
-	// Namespace is the only namespace of this installation. Empty means all namespaces.
+	// Namespace restricts this installation to one namespace. Empty means all namespaces.
 	Namespace string
 	// Shard selects the namespaces whose instances are checked. The zero value selects all.
 	Shard sharding.Shard
@@ -34,7 +34,8 @@ type Rules struct {
 type State struct {
 	Rules
 	Now time.Time
-	// Listed is when the last list was read, which is the first observation of new orphans. Defaults to Now.
+	// Listed is the time at which the last list was read. For new orphans, this is the time of the first observation.
+	// Defaults to Now.
 	Listed time.Time
 	// Stable is the time at which this process had become the leader and had reached both clusters. It is zero if the
 	// process is not the leader, or if a cluster cannot be reached.
@@ -46,10 +47,11 @@ type State struct {
 	// Recorded maps the UIDs of the Machines in the cache to their provider IDs, which may be empty. The cache was read
 	// before the instances were listed.
 	Recorded map[types.UID]string
-	// Live contains the UIDs of all Machines at the API server. These Machines were listed after the instances. Live is
-	// nil if they were not listed.
+	// Live contains the UIDs of all Machines at the API server. These Machines were listed after the instances. If the
+	// Machines were not listed, Live is nil.
 	Live map[types.UID]bool
-	// Elsewhere contains the provider IDs of the Machines of other shards, from the same list as Live.
+	// Elsewhere is the set of provider IDs of the Machines of other shards. The IDs are from the same list of Machines
+	// as the field Live.
 	Elsewhere map[string]bool
 	// Before contains the observations of the previous pass, and InstancesBefore is Plan.Instances of that pass. In the
 	// first pass, Before and InstancesBefore are nil.
@@ -70,14 +72,14 @@ type State struct {
 	ForceDeleted forceDeleted
 }
 
-// Observations holds the orphans and duplicates of a pass, by the ID of the decision. Orphans that could not be
-// classified are missing.
+// Observations holds the orphans and duplicates of a pass, by the ID of the decision. It does not contain orphans that
+// could not be classified.
 type Observations map[string]Observation
 
 // Observation is what a pass remembers about one orphan or duplicate.
 type Observation struct {
-	// Machine is the UID of the Machine in the tags of the instance. If the tags contain another UID, the observation
-	// is not about the same instance.
+	// Machine is the UID of the Machine in the tags of the instance. If the next pass finds another UID in the tags,
+	// the observation does not apply to the instance.
 	Machine types.UID
 	// Duplicate is true for a duplicate and false for an orphan.
 	Duplicate bool
@@ -87,21 +89,21 @@ type Observation struct {
 	Attempts int
 	// Reported means that the metric and an event have reported the orphan or duplicate.
 	Reported bool
-	// Blocked means that most instances, including this one, lost their Machines at once. The field stays true even if
-	// new Machines are created, so that less than half of the instances are orphans.
+	// Blocked means that most instances, including this one, lost their Machines at once. The field stays true for the
+	// orphan, even if new Machines with new instances make the orphans a minority.
 	Blocked bool
 	// Warned means that an event has told administrators to confirm the removal.
 	Warned bool
-	// Drain is the drain of the orphan's Node, if a drain began.
+	// Drain contains the progress of draining the orphan's Node.
 	Drain Drain
 }
 
-// Drain is a drain of the Node of an orphan.
+// Drain records when and for which Node of an orphan a drain began.
 type Drain struct {
 	// Node and UID are the name and the UID of the Node. These fields are empty before a drain begins.
 	Node string
 	UID  types.UID
-	// Began is when the drain began. Epoch identifies the period between two outages of the target cluster.
+	// Began is the start time of the drain. Epoch identifies the period between two outages of the target cluster.
 	Began time.Time
 	Epoch uint64
 }
@@ -131,7 +133,8 @@ const (
 	Untagged Outcome = "Untagged"
 	// Owned means that the instance has a Machine, or that the leftovers belong to a machine with an instance.
 	Owned Outcome = "Owned"
-	// Undetermined means that the cache has no Machine for it and the API server could not be asked.
+	// Undetermined means that the cache has no Machine for the instance or leftovers, and the Machines could not be
+	// listed at the API server.
 	Undetermined Outcome = "Undetermined"
 	// Unconfirmed means that the previous pass did not see this orphan or duplicate.
 	Unconfirmed Outcome = "Unconfirmed"
@@ -150,7 +153,7 @@ const (
 type Decision struct {
 	// ID is the provider ID of the instance, or the ID of Leftovers.
 	ID string
-	// Instance is the instance, with all fields that the cloud reports. For leftovers, it contains only the tags and
+	// Instance holds all fields that the cloud reports about the instance. For leftovers, it contains only the tags and
 	// the launch time.
 	Instance provider.Instance
 	// Parts are the IDs of the leftovers, or empty for an instance.
@@ -160,8 +163,9 @@ type Decision struct {
 
 // Plan is the result of Decide.
 type Plan struct {
-	// Decisions contains one Decision for each instance and each machine's leftovers. Removals come first, ordered by
-	// the number of attempts and the first observation. The remaining decisions are ordered by ID.
+	// Decisions contains one Decision for each instance, and one Decision for the leftovers of each machine. Removals
+	// come first, ordered by the number of attempts and the first observation. Decisions without a removal are ordered
+	// by ID.
 	Decisions []Decision
 	// Observations and Instances are inputs of the next pass. Instances maps each namespace to the number of this
 	// installation's instances. The key "" has the number of all instances.
@@ -176,9 +180,9 @@ type Plan struct {
 //   - The previous pass found the same instance without a Machine.
 //   - The instance is at least as old as MinAge.
 //
-// Machines are listed after instances. A Machine exists before its instance and is deleted after it. So if a listed
-// instance has no Machine, the Machine was deleted. Leftovers are removed only if, in addition, no instance with the
-// same Machine in its tags is listed.
+// Machines are listed after instances. A Machine exists before its instance and is deleted after it. So if the later
+// list contains no Machine for a listed instance, the Machine was deleted. Leftovers are removed only if no listed
+// instance has the same Machine in its tags.
 //
 // Two signs suggest that a Machine was lost while its instance is in use: most instances lost their Machines at once,
 // or the Node is Ready. In these cases, an administrator must confirm the removal.
@@ -283,18 +287,19 @@ const (
 	// may have lost all its Machines.
 	minMostOrphaned = 3
 	// If the number of orphans is at least the number of instances divided by mostOrphanedDivisor, most instances are
-	// orphans. If all Machines are lost and created again, each of them gets a new instance, so only half of the
-	// instances are orphans.
+	// orphans. The divisor is 2 because a restored Machine gets a new instance. If all Machines were lost and created
+	// again, half of the instances are orphans.
 	mostOrphanedDivisor = 2
 	everywhere          = ""
 )
 
-// mostOrphaned returns the namespaces in which most instances have no Machine. If this is so for all namespaces
-// together, the result also contains the key "". The map instances gets the number of instances in each namespace.
+// mostOrphaned returns the namespaces in which most instances have no Machine. If most instances of all namespaces
+// together have no Machine, the result also contains the key "". The map instances gets the number of instances in each
+// namespace.
 //
 // An orphan counts only if the previous pass found it too, because a list may contain instances that were removed on
-// purpose. The number of instances is that of this or the previous pass, whichever is lower. Terminating instances and
-// remnants of force-deleted Machines do not count.
+// purpose. The orphans are compared with the number of instances in this pass or in the previous pass, whichever is
+// lower. Terminating instances and remnants of force-deleted Machines do not count.
 func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
@@ -364,9 +369,9 @@ func latest(a, b time.Time) time.Time {
 // clockDifference is the maximum difference between the clocks of the provider and this process.
 const clockDifference = 15 * time.Minute
 
-// isOld reports whether an instance is older than MinAge. Both its launch time and the parameter first, the time at
-// which it was first seen, must be at least MinAge ago. The launch time alone is enough if it is at least MinAge +
-// clockDifference ago. If the provider reports no launch time, only first counts.
+// isOld reports whether an instance is older than MinAge. Both its launch time and its first observation must be at
+// least MinAge ago. If the launch time is at least MinAge + clockDifference ago, the time of the first observation does
+// not matter. Without a launch time, only the time of the first observation matters.
 func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	known := now.Sub(first) >= r.MinAge
 	if in.LaunchTime.IsZero() {
@@ -376,7 +381,8 @@ func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	return reported >= r.MinAge+clockDifference || reported >= r.MinAge && known
 }
 
-// Confirm reports whether the instance that was just read is the one that the plan removes.
+// Confirm compares an instance that was just read with the instance that the plan removes. It returns true if both are
+// the same instance and may be removed.
 func Confirm(r Rules, planned, read *provider.Instance) bool {
 	return read != nil && r.ClusterID != "" &&
 		read.ProviderID == planned.ProviderID &&

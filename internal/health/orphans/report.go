@@ -13,7 +13,7 @@ import (
 // Ledger stores the result of the last pass.
 type Ledger interface {
 	Keep(ctx context.Context, page ledger.Page) error
-	// MostOrphaned reports whether the last stored result says that most instances have no Machine.
+	// MostOrphaned reports whether most instances had no Machine in the last stored result.
 	MostOrphaned(ctx context.Context, provider, namespace string) (bool, error)
 	// ForceDeleted returns force-deleted Machines that may have left something in the cloud.
 	ForceDeleted(ctx context.Context, provider, namespace string) ([]ledger.Entry, error)
@@ -33,7 +33,7 @@ func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page)
 	}
 }
 
-// pageOf returns the orphans and duplicates of a pass. If there are too many entries for a page, it contains the
+// pageOf returns the orphans and duplicates of a pass. If there are too many orphans for a page, the page contains the
 // orphans that are removed first.
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}

@@ -38,7 +38,7 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 		t.Error("a pass that found nothing new wrote")
 	}
 
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.pass()
 	seen := w.clock.Now()
 	page, _ = w.page()

@@ -18,13 +18,13 @@ import (
 func TestInstancesOfOthersAreNeverTouched(t *testing.T) {
 	w := newWorld(t)
 	instances := []provider.Instance{
-		w.lost(1, func(in *provider.Instance) { in.ClusterID = "theirs" }),
-		w.lost(2, func(in *provider.Instance) { in.ClusterID = "" }),
-		w.lost(3, func(in *provider.Instance) { in.ClusterID = "ours/" + w.namespace }),
-		w.lost(4, func(in *provider.Instance) { in.MachineUID = "" }),
-		w.lost(5, func(in *provider.Instance) { in.MachineKey = "" }),
-		w.lost(6, func(in *provider.Instance) { in.MachineKey = "elsewhere/m" }),
-		w.lost(7, func(in *provider.Instance) { in.ClusterID, in.MachineUID, in.MachineKey = "", "", "" }),
+		w.createOrphan(1, func(in *provider.Instance) { in.ClusterID = "theirs" }),
+		w.createOrphan(2, func(in *provider.Instance) { in.ClusterID = "" }),
+		w.createOrphan(3, func(in *provider.Instance) { in.ClusterID = "ours/" + w.namespace }),
+		w.createOrphan(4, func(in *provider.Instance) { in.MachineUID = "" }),
+		w.createOrphan(5, func(in *provider.Instance) { in.MachineKey = "" }),
+		w.createOrphan(6, func(in *provider.Instance) { in.MachineKey = "elsewhere/m" }),
+		w.createOrphan(7, func(in *provider.Instance) { in.ClusterID, in.MachineUID, in.MachineKey = "", "", "" }),
 	}
 	w.reconcile()
 	for range 3 {
@@ -46,7 +46,7 @@ func TestMachineCreatedDuringPassKeepsInstance(t *testing.T) {
 	w.cloud.OnList = func(string, int) error {
 		created++
 		m := w.machine(fmt.Sprintf("m-%d", created), "small", "")
-		in := w.lost(created, func(in *provider.Instance) { in.MachineUID = m.UID })
+		in := w.createOrphan(created, func(in *provider.Instance) { in.MachineUID = m.UID })
 		observations[in.ProviderID] = Observation{Machine: m.UID, First: ago(time.Hour)}
 		return nil
 	}
@@ -61,12 +61,12 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 	w := newWorld(t)
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	launching := w.machine("launching", "small", "")
-	w.lost(1, func(in *provider.Instance) { in.MachineUID = launching.UID })
-	twin := w.lost(2, func(in *provider.Instance) { in.MachineUID = launching.UID })
+	w.createOrphan(1, func(in *provider.Instance) { in.MachineUID = launching.UID })
+	twin := w.createOrphan(2, func(in *provider.Instance) { in.MachineUID = launching.UID })
 	running := w.machine("running", "small", "sim:///recorded")
-	w.lost(3, func(in *provider.Instance) { in.MachineUID, in.ProviderID = running.UID, "sim:///recorded" })
-	duplicate := w.lost(4, func(in *provider.Instance) { in.MachineUID = running.UID })
-	rescued := w.lost(5)
+	w.createOrphan(3, func(in *provider.Instance) { in.MachineUID, in.ProviderID = running.UID, "sim:///recorded" })
+	duplicate := w.createOrphan(4, func(in *provider.Instance) { in.MachineUID = running.UID })
+	rescued := w.createOrphan(5)
 	w.machine("rescue", "small", rescued.ProviderID)
 
 	w.reconcile()
@@ -83,8 +83,8 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
 	}
 
-	// When its Machine is deleted, a duplicate becomes an orphan. The next pass must not remove it, because it is the
-	// first pass that finds the instance as an orphan.
+	// A duplicate is a second instance of the same Machine. When the Machine is deleted, the second instance becomes an
+	// orphan. The next pass must not remove it, because it is the first pass that finds the instance as an orphan.
 	for _, m := range []*v1beta1.Machine{running, launching} {
 		if err := w.api.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func TestNothingIsRemovedWithoutCompleteListOfMachines(t *testing.T) {
 			for n := range 5 {
 				w.machine(fmt.Sprintf("m-%d", n), "small", "")
 			}
-			orphans := []provider.Instance{w.lost(10), w.lost(11), w.lost(12)}
+			orphans := []provider.Instance{w.createOrphan(10), w.createOrphan(11), w.createOrphan(12)}
 			page, spoilt, spoiling := 0, 0, true
 			w.onList = func(list client.ObjectList, o *client.ListOptions) error {
 				if !spoiling {
@@ -175,7 +175,7 @@ func TestNothingIsRemovedWithoutCompleteListOfMachines(t *testing.T) {
 // Rule: orphan-without-machine.
 func TestEmptyListOfMachinesCounts(t *testing.T) {
 	w := newWorld(t)
-	w.lost(1)
+	w.createOrphan(1)
 	w.reconcile()
 	w.pass()
 	w.want()
@@ -184,7 +184,7 @@ func TestEmptyListOfMachinesCounts(t *testing.T) {
 // Rule: no-orphans-in-outage.
 func TestNothingIsRemovedDuringOrSoonAfterOutage(t *testing.T) {
 	w := newWorld(t)
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.reconcile()
 
 	w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
@@ -215,7 +215,7 @@ func TestOutageDuringPassStopsRemovals(t *testing.T) {
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	var orphans []provider.Instance
 	for n := range 4 {
-		orphans = append(orphans, w.lost(n))
+		orphans = append(orphans, w.createOrphan(n))
 	}
 	w.reconcile()
 	w.cloud.OnDelete = func(string) error {
@@ -238,7 +238,7 @@ func TestOutageDuringPassStopsRemovals(t *testing.T) {
 // Rule: cluster-id-mismatch-stops-collection.
 func TestClusterIDMismatchStopsCollection(t *testing.T) {
 	w := newWorld(t)
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.mismatch = errors.New("the cluster ID is another one")
 	w.pass()

@@ -30,7 +30,8 @@ type inputs struct {
 
 // scope is the part of a cloud that one list covers.
 type scope struct {
-	// source is the first of sources. sources holds the objects whose inputs belong to this scope.
+	// sources holds the classes and Machines whose credentials and spec belong to this scope. source is the first
+	// element of sources.
 	source   client.Object
 	sources  []client.Object
 	class    provider.Class
@@ -57,10 +58,11 @@ func (s *scope) sourceOf(namespace string) client.Object {
 	return s.source
 }
 
-// confirms reports whether an annotation of the object source may confirm the removal of a namespace's orphans. A user
-// who may write the classes of one namespace must not decide about the instances of another namespace. So the object
-// must be in the same namespace, unless no class of that namespace can find the orphans. The map unlisted contains the
-// namespaces for which this is unknown, because their lists are incomplete.
+// confirms reports whether an annotation of the given class or Machine may confirm the removal of a namespace's
+// orphans. A user who may write the classes of one namespace must not decide about the instances of another namespace.
+// So the object must be in the same namespace, unless no class of that namespace can find the orphans. For the
+// namespaces in the map unlisted, it is unknown whether their classes can find the orphans, because lists are
+// incomplete.
 func (s *scope) confirms(source client.Object, namespace string, unlisted map[string]bool) bool {
 	return source.GetNamespace() == namespace || !s.hasClassIn(namespace) && !unlisted[namespace]
 }
@@ -70,13 +72,13 @@ type snapshot struct {
 	recorded map[types.UID]string
 	machines map[types.UID]*v1beta1.Machine
 	inputs   map[string]inputs
-	// expected holds the Machines with a running instance, by the key of their inputs. Lists must contain these
-	// instances.
+	// expected holds the Machines with a running instance, by the key of their inputs. A complete list contains the
+	// instances of these Machines.
 	expected map[string][]*v1beta1.Machine
 }
 
-// readCache reads the cache before instances are listed, so that recorded instances are older than the lists. The cache
-// shares the objects, so they must not be changed.
+// readCache must be called before the instances are listed. Then every instance that a Machine in the cache has
+// recorded existed before the list. The cache shares the objects, so they must not be changed.
 func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	namespace := client.InNamespace(c.Rules.Namespace)
 	machines, err := index.Shared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)
@@ -173,8 +175,9 @@ func nodeReports(m *v1beta1.Machine) bool {
 	})
 }
 
-// scopesOf reads the credentials of all inputs, in the order of their names. It groups the inputs for which one list of
-// instances is enough. If the credentials of an input cannot be read, the input is part of the result unlisted.
+// scopesOf reads the credentials of all inputs, in the order of their names. All inputs whose instances can be found
+// with the same list share a scope. If the credentials of an input cannot be read, the second result contains the
+// input.
 func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
@@ -214,9 +217,9 @@ func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope,
 	return scopes, unlisted
 }
 
-// scopeName returns the name that the driver gives to the scope of a class. If the driver has no name for it, scopeName
-// returns the spec of the class. The prefixes of names and specs are different. One list finds the instances of all
-// classes with the same scope name and credentials.
+// scopeName returns the name that the driver gives to the scope of a class. If the driver does not name its scopes,
+// scopeName returns the spec of the class. The prefixes of names and specs are different. One list finds the instances
+// of all classes with the same scope name and credentials.
 func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class provider.Class) string {
 	if scoper, ok := c.Cloud.(provider.Scoper); ok {
 		name, err := scoper.ListScope(class)

@@ -80,8 +80,8 @@ func (w *world) moveClass(to string) *v1beta1.MachineClass {
 func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {
 	w := newWorld(t)
 	class := w.moveClass(w.inShard())
-	orphan := w.lost(1)
-	theirs := w.lost(2, func(in *provider.Instance) { in.MachineKey = class.Namespace + "/m" })
+	orphan := w.createOrphan(1)
+	theirs := w.createOrphan(2, func(in *provider.Instance) { in.MachineKey = class.Namespace + "/m" })
 	w.reconcile()
 	w.want(orphan, theirs)
 	w.pass()
@@ -92,7 +92,7 @@ func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {
 func TestClassOfAnotherShardGetsNoCondition(t *testing.T) {
 	w := newWorld(t)
 	class := w.moveClass(w.inShard())
-	all := []provider.Instance{w.lost(1), w.lost(2), w.lost(3)}
+	all := []provider.Instance{w.createOrphan(1), w.createOrphan(2), w.createOrphan(3)}
 	w.reconcile()
 	w.pass()
 	w.want(all...)
@@ -111,7 +111,7 @@ func TestClassOfAnotherShardGetsNoCondition(t *testing.T) {
 func TestInstanceRecordedInAnotherShardIsKept(t *testing.T) {
 	w := newWorld(t)
 	other := w.inShard()
-	orphan := w.lost(1)
+	orphan := w.createOrphan(1)
 	w.create(&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "rescue"},
 		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}, ProviderID: orphan.ProviderID}})
 	w.collector.Client = onlyIn{w.api, w.namespace}

@@ -144,7 +144,7 @@ func (w *world) sized(name, size string) {
 	}})
 }
 
-// confirm sets until when orphans of a class may be removed. An empty time removes the confirmation.
+// confirm sets the annotation remove-orphans-until of a class. An empty time removes the annotation.
 func (w *world) confirm(class, until string) {
 	w.Helper()
 	value := "null"
@@ -213,8 +213,8 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-// lost creates an instance that is one hour old and has no Machine, in the account of the class "small".
-func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instance {
+// createOrphan creates an instance that is one hour old and has no Machine, in the account of the class "small".
+func (w *world) createOrphan(n int, change ...func(*provider.Instance)) provider.Instance {
 	in := lost(n)
 	in.MachineKey = fmt.Sprintf("%s/m-%d", w.namespace, n)
 	in.ProviderID = fmt.Sprintf("sim:///%s/i-%d", w.namespace, n)

@@ -15,7 +15,8 @@ const (
 // History is what the Reconciler remembers about a fleet. The zero value is an unknown fleet.
 type History struct {
 	wanted int
-	// former is the previous value of wanted. Until formerUntil, the fleet may still have this many machines.
+	// former is the wanted number of machines before the last reduction. Until the time formerUntil, the fleet may
+	// still have this number of machines.
 	former      int
 	formerUntil time.Time
 	// pauseUntil is when the next step may be taken.
@@ -28,23 +29,24 @@ type Observation struct {
 	Now time.Time
 	// Wanted is replicas plus the surge of a deployment.
 	Wanted int
-	// Recorded is the number of machines in the owners' status. In the first observation of a fleet, this many machines
-	// are tolerated for a period, as if the fleet had been scaled down.
+	// Recorded is the number of machines in the owners' status. After the first observation of a fleet, this number of
+	// machines is tolerated for one Limits.Period, as if the fleet had been scaled down.
 	Recorded int
 	// Live counts machines that are neither being deleted nor preserved.
 	Live int
 	// Frozen means that this package has frozen the fleet. A freeze by a user does not count.
 	Frozen bool
-	// Unfreeze means that an administrator wants to end the freeze.
+	// Unfreeze is true if an administrator has requested the end of the freeze with an annotation.
 	Unfreeze bool
 }
 
-// Decision is the result of Decide.
+// Decision tells the caller whether to freeze or thaw a fleet, and when to check the fleet again.
 type Decision struct {
 	Step Step
 	// High is the highest number of machines at which the fleet is not frozen.
 	High int
-	// Wait is the time until the next check without an event. Zero means never.
+	// Wait is the time after which the fleet must be checked again even if no event occurs. If Wait is zero, only an
+	// event triggers a check.
 	Wait time.Duration
 }
 
@@ -78,14 +80,14 @@ func (h History) tolerated(now time.Time) int {
 	return h.wanted
 }
 
-// AfterStep returns the history after a freeze, a thaw, or a live check in which neither was necessary. The next step
-// is possible after a period.
+// AfterStep returns the history after a freeze, after a thaw, or after a live check without a freeze or thaw. The next
+// step is possible after one Limits.Period.
 func (h History) AfterStep(now time.Time, l Limits) History {
 	h.pauseUntil = now.Add(l.Period)
 	return h
 }
 
-// Pausing reports whether the last step was less than a period ago.
+// Pausing is true if the last step was less than one Limits.Period ago.
 func (h History) Pausing(now time.Time) bool { return now.Before(h.pauseUntil) }
 
 // Decide returns the next step for a fleet. The caller must first add the observation to the history with Learn.

@@ -17,7 +17,8 @@ const (
 
 // Limits define when a fleet has too many machines.
 type Limits struct {
-	// Up is the tolerance: a fleet is frozen if it has more than replicas + surge + Up machines. It is at least 0.
+	// Up is the tolerance: a fleet is frozen if it has more than replicas + surge + Up machines. Up must not be
+	// negative.
 	Up int
 	// Down is the hysteresis: a freeze ends if the fleet has at most replicas + surge + Up − Down machines. Down must
 	// not be greater than Up. Otherwise a fleet with exactly the wanted number would stay frozen.

@@ -42,7 +42,7 @@ func (f *fleet) members() []client.Object {
 	return all
 }
 
-// frozen reports whether this package froze the fleet. If a user froze the deployment, its label does not show whether
+// frozen is true if this package has frozen the fleet. If a user froze the deployment, its label does not show whether
 // this package froze the fleet too. In this case, the fleet counts as frozen if this package froze one of its sets.
 func (f *fleet) frozen() bool {
 	if root := f.root(); frozenByUs(root) || !frozen(root) {

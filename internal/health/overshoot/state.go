@@ -49,7 +49,8 @@ func newState(gauge *prometheus.GaugeVec) *state {
 	return m
 }
 
-// get returns a copy of the state of a fleet. It is empty for a new fleet or a new root of the same name.
+// get returns a copy of the state of a fleet. If the fleet is new, or its deployment was deleted and created again with
+// the same name, the state is empty.
 func (m *state) get(key types.NamespacedName, root types.UID) *fleetState {
 	m.mu.Lock()
 	defer m.mu.Unlock()

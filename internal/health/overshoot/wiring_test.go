@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Progress of machines and status changes trigger no check.
+// Only changes that can affect a surplus trigger a check, and not each progress of a machine or change of a status.
 //
 // Rule: freeze-confirmed-live.
 func TestPredicates(t *testing.T) {

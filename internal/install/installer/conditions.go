@@ -15,7 +15,7 @@ type problem struct {
 	reason, message string
 	// waits is true if the problem is not an error and ends without any action by a user.
 	waits bool
-	// after is the time until the next check. If it is zero, an event triggers the next pass.
+	// The field after is the time until the next check. If this time is zero, an event triggers the next pass.
 	after time.Duration
 }
 
@@ -83,5 +83,4 @@ func availableOf(provider *v1beta1.Provider, p process,
 	return condition(available, true, v1beta1.ReasonMinimumReplicasAvailable, count+". Pod "+p.leader+" is the leader."), 0
 }
 
-// unchanged reports whether the status need not be written. Transition times differ only if a condition changes.
 func unchanged(was, is *v1beta1.ProviderStatus) bool { return equality.Semantic.DeepEqual(was, is) }

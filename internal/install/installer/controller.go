@@ -122,7 +122,7 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 		conditions[i].LastTransitionTime = metav1.NewTime(r.Clock.Now())
 		meta.SetStatusCondition(&status.Conditions, conditions[i])
 	}
-	if writeErr := r.write(ctx, provider, status); writeErr != nil {
+	if writeErr := r.writeStatus(ctx, provider, status); writeErr != nil {
 		return 0, writeErr
 	}
 	return after, err
@@ -155,7 +155,7 @@ func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	}
 	if recorded := steps.recorded(status.Installed); !slices.Equal(recorded, status.Installed) {
 		status.Installed = recorded
-		if err := r.write(ctx, provider, status); err != nil {
+		if err := r.writeStatus(ctx, provider, status); err != nil {
 			return nil, err
 		}
 	}
@@ -166,8 +166,10 @@ func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	return nil, nil
 }
 
-// write writes a changed status. It records an event when the Provider becomes degraded or recovers.
-func (r *Reconciler) write(ctx context.Context, provider *v1beta1.Provider, status *v1beta1.ProviderStatus) error {
+// writeStatus patches the status of a Provider if it has changed. When the Provider becomes degraded or recovers,
+// writeStatus records an event.
+func (r *Reconciler) writeStatus(ctx context.Context, provider *v1beta1.Provider,
+	status *v1beta1.ProviderStatus) error {
 	if unchanged(&provider.Status, status) {
 		return nil
 	}

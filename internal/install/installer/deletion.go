@@ -23,7 +23,6 @@ const (
 	ReasonUninstalled = "Uninstalled"
 )
 
-// background deletes an object immediately and its dependents later.
 const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 
 // maxCounted is the maximum number of Machines that are read to count the Machines that need a provider process.
@@ -35,7 +34,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Prov
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		return 0, nil
 	}
-	users, err := r.users(ctx, provider)
+	users, err := r.describeUsers(ctx, provider)
 	if err != nil {
 		return 0, err
 	}
@@ -76,8 +75,9 @@ func (r *Reconciler) uninstall(ctx context.Context, provider *v1beta1.Provider) 
 	return nil
 }
 
-// users describes the objects that still need the process. Machines in another control cluster cannot be read.
-func (r *Reconciler) users(ctx context.Context, provider *v1beta1.Provider) ([]string, error) {
+// describeUsers returns texts with the numbers of Machines and MachineClasses that still need the provider process.
+// Machines in another control cluster cannot be read.
+func (r *Reconciler) describeUsers(ctx context.Context, provider *v1beta1.Provider) ([]string, error) {
 	if len(provider.Status.Installed) == 0 || provider.Spec.Control.KubeconfigSecretRef != nil {
 		return nil, nil
 	}

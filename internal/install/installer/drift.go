@@ -7,8 +7,8 @@ import (
 )
 
 // covers reports whether the found object has all desired fields. Other fields, such as defaults, are ignored. When a
-// field is removed from the chart, the hash of the rendered object changes. So covers does not have to detect the
-// removal.
+// field is removed from the chart, the hash of the rendered object changes. Therefore a comparison of all found fields
+// is not necessary.
 func covers(found, desired any) bool {
 	switch want := desired.(type) {
 	case map[string]any:

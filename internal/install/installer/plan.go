@@ -25,7 +25,7 @@ type steps struct {
 
 type application struct {
 	Object *unstructured.Unstructured
-	// Force overwrites the fields of other field managers. It is true for existing objects of this Provider.
+	// Force overwrites the fields of other field managers. If an object of this Provider exists already, Force is true.
 	Force bool
 }
 

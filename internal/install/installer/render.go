@@ -28,7 +28,7 @@ type Render func(Release) ([]*unstructured.Unstructured, error)
 
 const (
 	// managedByLabel is the key of the label with the program that manages an object. In the rendered chart, its value
-	// is "Helm". The operator sets it to Name.
+	// is "Helm". The operator replaces this value by "machinist-operator".
 	managedByLabel = "app.kubernetes.io/managed-by"
 	// Name is the name of the operator process and of its field manager.
 	Name = "machinist-operator"

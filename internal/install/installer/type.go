@@ -91,8 +91,9 @@ func typeOf(p *v1beta1.Provider) string {
 	return p.Spec.Type
 }
 
-// precedes reports which of two Providers of the same type is installed: it returns true for a. A Provider with
-// installed objects takes precedence. If both or neither have installed objects, the older Provider takes precedence.
+// precedes compares two Providers of the same type, of which only one is installed. It returns true if the first one is
+// installed. A Provider with installed objects takes precedence. If both or neither have installed objects, the older
+// Provider takes precedence.
 func precedes(a, b *v1beta1.Provider) bool {
 	if first, second := len(a.Status.Installed) > 0, len(b.Status.Installed) > 0; first != second {
 		return first

@@ -96,7 +96,6 @@ func onlyDeleted() predicate.Predicate {
 	}
 }
 
-// all returns the keys of all Providers. A cluster has only a few Providers.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &v1beta1.ProviderList{}
 	if err := r.Client.List(ctx, list); err != nil {

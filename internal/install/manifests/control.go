@@ -122,13 +122,14 @@ func (p Parts) Migrator(name string) ([]client.Object, error) {
 // MigrationPolicies returns the admission policies and bindings that protect fleets during a migration. They apply in
 // the given namespaces.
 func MigrationPolicies(provider string, namespaces ...string) []client.Object {
-	return onlyPolicies(must(Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}.Migrator(provider)))
+	parts := Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}
+	return onlyPolicies(mustRender(parts.Migrator(provider)))
 }
 
 // CRDs returns the CustomResourceDefinitions of the API group, sorted by name.
 func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 	keep := map[string]any{"crds": map[string]any{"keep": false}}
-	objects := must(Parts{Control: true, WebhookURL: Off}.machinist(keep))
+	objects := mustRender(Parts{Control: true, WebhookURL: Off}.machinist(keep))
 	return only[*apiextensionsv1.CustomResourceDefinition](objects)
 }
 
@@ -160,25 +161,25 @@ func FlowControl() []client.Object {
 // ManagerWebhook returns the validating webhook configuration of machinist-manager. API servers use the URL, such as
 // https://localhost:9443, or the Service if the URL is empty.
 func ManagerWebhook(url string) *admissionv1.ValidatingWebhookConfiguration {
-	objects := must(Parts{Control: true, WebhookURL: url}.Manager())
+	objects := mustRender(Parts{Control: true, WebhookURL: url}.Manager())
 	return only[*admissionv1.ValidatingWebhookConfiguration](objects)[0]
 }
 
 // ManagerMutatingWebhook returns the mutating webhook configuration of machinist-manager. See ManagerWebhook for the
 // URL.
 func ManagerMutatingWebhook(url string) *admissionv1.MutatingWebhookConfiguration {
-	objects := must(Parts{Control: true, WebhookURL: url}.Manager())
+	objects := mustRender(Parts{Control: true, WebhookURL: url}.Manager())
 	return only[*admissionv1.MutatingWebhookConfiguration](objects)[0]
 }
 
 // ProviderWebhook returns the webhook configuration of a provider. See ManagerWebhook for the URL.
 func ProviderWebhook(provider, url string) *admissionv1.ValidatingWebhookConfiguration {
-	objects := must(Parts{Control: true, WebhookURL: url}.Provider(provider))
+	objects := mustRender(Parts{Control: true, WebhookURL: url}.Provider(provider))
 	return only[*admissionv1.ValidatingWebhookConfiguration](objects)[0]
 }
 
 func control() []client.Object {
-	return must(Parts{Control: true, Target: true, WebhookURL: Off}.Manager())
+	return mustRender(Parts{Control: true, Target: true, WebhookURL: Off}.Manager())
 }
 
 func only[T client.Object](objects []client.Object) []T {
@@ -215,9 +216,9 @@ func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, er
 	return converted, nil
 }
 
-// must returns the rendered objects, and panics if rendering failed. The charts are embedded in the program, so
-// rendering cannot fail only in production: tests would find such an error.
-func must[T any](rendered T, err error) T {
+// mustRender returns the rendered objects, and panics after an error. The charts are embedded in the program, so tests
+// find every such error before a release.
+func mustRender[T any](rendered T, err error) T {
 	if err != nil {
 		panic(fmt.Sprintf("embedded charts: %v", err))
 	}

@@ -89,7 +89,7 @@ func TestReleasesOfProvidersDoNotOverlap(t *testing.T) {
 		"sim": "provider: {name: sim}", "azure": "provider: {name: azure}",
 		"openstack": "provider: {name: openstack}", "libvirt": "provider: {name: libvirt}",
 	} {
-		for _, o := range must(RenderProvider(Release{Name: name, Namespace: Namespace, Values: parse(values)})) {
+		for _, o := range mustRender(RenderProvider(Release{Name: name, Namespace: Namespace, Values: parse(values)})) {
 			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 			if other := owner[key]; other != "" {
 				t.Errorf("%s and %s both have %s", name, other, key)
@@ -100,7 +100,7 @@ func TestReleasesOfProvidersDoNotOverlap(t *testing.T) {
 	for _, namespace := range []string{"a", "b"} {
 		values := parse("{provider: {name: sim}, webhook: {enabled: false}, watchNamespace: " + namespace + ", clusterID: x}")
 		release := Release{Name: "sim", Namespace: "system-" + namespace, Values: values}
-		for _, o := range must(RenderProvider(release)) {
+		for _, o := range mustRender(RenderProvider(release)) {
 			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 			if other := owner[key]; other != "" {
 				t.Errorf("the releases for the namespaces %s and %s both have %s", namespace, other, key)
@@ -159,8 +159,9 @@ func TestPriorityLevelsOfFlowSchemasExist(t *testing.T) {
 func TestWebhooksHaveServices(t *testing.T) {
 	services := map[string]*corev1.Service{}
 	everything := slices.Concat(
-		must(typed(RenderMachinist(Release{Name: "m", Namespace: Namespace}))),
-		must(typed(RenderProvider(Release{Name: "p", Namespace: Namespace, Values: parse("provider: {name: sim}")}))))
+		mustRender(typed(RenderMachinist(Release{Name: "m", Namespace: Namespace}))),
+		mustRender(typed(RenderProvider(Release{Name: "p", Namespace: Namespace,
+			Values: parse("provider: {name: sim}")}))))
 	for _, service := range only[*corev1.Service](everything) {
 		services[service.Name] = service
 	}
@@ -218,9 +219,9 @@ func TestProcessPolicyHasEncodedTokenGroup(t *testing.T) {
 // of the release.
 func TestNamespaceOverrideReplacesNamespaceOfRelease(t *testing.T) {
 	values := "{namespaceOverride: other, operator: {enabled: true}, metrics: {prometheusRule: {enabled: true}}}"
-	machinist := must(RenderMachinist(Release{Name: "m", Namespace: "of-release", Values: parse(values)}))
+	machinist := mustRender(RenderMachinist(Release{Name: "m", Namespace: "of-release", Values: parse(values)}))
 	values = "{namespaceOverride: other, provider: {name: sim}, migrator: {enabled: true, namespaces: [fleet]}}"
-	provider := must(RenderProvider(Release{Name: "p", Namespace: "of-release", Values: parse(values)}))
+	provider := mustRender(RenderProvider(Release{Name: "p", Namespace: "of-release", Values: parse(values)}))
 	for _, object := range slices.Concat(machinist, provider) {
 		text, err := yaml.Marshal(object.Object)
 		if err != nil {

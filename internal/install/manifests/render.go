@@ -34,7 +34,8 @@ func RenderMachinist(r Release) ([]*unstructured.Unstructured, error) {
 	return render(charts.Machinist, r)
 }
 
-// RenderProvider renders the chart machinist-provider. The value provider.name is the name of the provider.
+// RenderProvider renders the chart machinist-provider. Set the chart's value provider.name to the provider, such as
+// "azure".
 func RenderProvider(r Release) ([]*unstructured.Unstructured, error) {
 	return render(charts.Provider, r)
 }

@@ -24,8 +24,8 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For is a method that returns the ClusterRole and the Roles of a provider process. If namespace is not empty, the
-// process works only in this namespace.
+// For returns the ClusterRole and the Roles of a process with this Role. If namespace is not empty, the process works
+// only in this namespace.
 func (r Role) For(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
 	parts.Target = !parts.Control
@@ -33,9 +33,9 @@ func (r Role) For(provider, namespace string) []client.Object {
 	var objects []client.Object
 	if r == ProviderControl || r == ProviderTarget {
 		name = strings.Replace(name, "provider", "provider-"+provider, 1)
-		objects = must(parts.Provider(provider))
+		objects = mustRender(parts.Provider(provider))
 	} else {
-		objects = must(parts.Manager())
+		objects = mustRender(parts.Manager())
 	}
 	secrets := strings.Replace(name, "-control", "-secrets", 1)
 	if namespace != "" {

@@ -22,7 +22,8 @@ type Dashboard struct {
 	Rows      []Row      `json:"rows"`
 }
 
-// Variable is a label by which users can filter a dashboard. In an expression, $name stands for name=~"$name".
+// Variable is a label by which users can filter a dashboard. In the expressions of a panel, write only $namespace to
+// filter by a label such as namespace. The program expands it to namespace=~"$namespace".
 type Variable struct {
 	Name string `json:"name"`
 	// Metric is the name of a metric that has the label. The possible values are read from this metric.

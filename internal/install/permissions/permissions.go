@@ -20,7 +20,7 @@ var files embed.FS
 
 // Needs are the permissions that a provider needs in its cloud.
 type Needs struct {
-	// Provider is the name of the provider. Cloud is the name of the provider's cloud, as messages contain it.
+	// Provider is the name of the provider. Cloud is the display name of the provider's cloud for messages.
 	Provider string `json:"provider"`
 	Cloud    string `json:"cloud"`
 	// Note describes the permissions if the cloud has no roles.
@@ -53,8 +53,8 @@ func Names() []string {
 	return names
 }
 
-// Of is a function that returns the permissions of a provider. If the name of the provider is unknown, the error lists
-// the known names.
+// Of looks up the permissions that a provider needs. If the name of the provider is unknown, the error lists the known
+// names.
 func Of(provider string) (*Needs, error) {
 	if !slices.Contains(Names(), provider) {
 		return nil, fmt.Errorf("unknown provider %q: the known providers are %s; for the permissions of another provider, see its documentation",
@@ -79,8 +79,8 @@ func Parse(text []byte) (*Needs, error) {
 	return needs, nil
 }
 
-// With is a method that returns the actions that a class needs if its providerSpec contains the given fields. The
-// result contains each action once.
+// With returns the actions that a class needs in the cloud if its providerSpec contains the given fields. The result
+// contains each action once.
 func (n *Needs) With(fields ...string) ([]string, error) {
 	actions := slices.Clone(n.Actions)
 	for _, field := range fields {

@@ -1,3 +1,3 @@
-// Package cloud wraps the driver of a provider. It adds a fence before each call that changes something, timeouts, rate
-// limits, metrics, and protection against panics.
+// Package cloud wraps the driver of a provider. It adds timeouts, rate limits, metrics and protection against panics to
+// all calls. Before each call that changes something, it also checks that this process is the leader (the fence).
 package cloud

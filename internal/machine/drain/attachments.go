@@ -22,8 +22,9 @@ const (
 	// page, callers never wait for a list.
 	attachmentPage = 500
 
-	// attachmentRest limits the load of long lists of VolumeAttachments. If a list has several pages, the next list
-	// begins only after a pause. The pause is attachmentRest times as long as reading the list took.
+	// attachmentRest protects the API server from frequent lists of many VolumeAttachments. If a list has several
+	// pages, the next list begins only after a pause. The pause is attachmentRest times as long as reading the list
+	// took.
 	attachmentRest = 5
 )
 
@@ -74,7 +75,8 @@ func (a *attachments) attachedTo(ctx context.Context, node string,
 	return byNode[node], 0, nil
 }
 
-// cached returns the attachments of a node from the last list. If this list is too old for the given time, ok is false.
+// cached returns the attachments of a node from the last list that was read. If this list is older than the given time,
+// ok is false.
 func (a *attachments) cached(node string, since time.Time) (list []Attachment, ok bool) {
 	if a.taken.IsZero() {
 		return nil, false

@@ -67,9 +67,8 @@ type Options struct {
 	// Epoch returns a number that changes when the target cluster becomes unreachable and when it becomes reachable
 	// again. If Epoch is nil, the target cluster counts as always reachable.
 	//
-	// If the epoch of a request is outdated, the workers do not process the request. They only trigger the machine. In
-	// this case, the target cluster is unreachable, or the caller must first extend the deadline in the request by the
-	// duration of the outage.
+	// If the number has changed since a request was created, the workers do not process the request. They trigger the
+	// Machine reconciler, which first extends the deadline in the request by the duration of the outage.
 	Epoch func() uint64
 }
 
@@ -83,8 +82,8 @@ type Controller struct {
 	metrics        metrics
 	work, triggers queueing.Trigger
 
-	// The following fields are the only state that is not stored in the API. If this state is lost, the Controller only
-	// makes a few more calls.
+	// The following fields are the only state that is not stored in the API. If the Controller loses this state, it
+	// repeats a few calls, without other consequences.
 	records     records
 	attachments attachments
 	daemonSets  daemonSets
@@ -93,7 +92,7 @@ type Controller struct {
 	longCalls chan struct{}
 }
 
-// New returns a Controller. It does nothing until Register and Drain are called.
+// New returns a Controller. The Controller does nothing until Register and Drain are called.
 func New(o Options) *Controller {
 	if o.Evict == nil {
 		o.Evict = evictThrough(o.Target)
@@ -172,7 +171,8 @@ func (c *Controller) CheckAndDrain(ctx context.Context, request Request) Outcome
 	return c.enqueueUnlessDone(r, before, request)
 }
 
-// enqueueUnlessDone returns the outcome of a drain. If the request has changed, a worker checks the Node.
+// enqueueUnlessDone returns the outcome of a drain. If the drain is not done and the request has changed,
+// enqueueUnlessDone makes a worker check the Node.
 func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Request) Outcome {
 	outcome := c.records.outcome(&r.drained)
 	if !outcome.Done && (before == nil || !before.equal(request)) {
@@ -182,8 +182,8 @@ func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Reque
 }
 
 // VolumesDetached reports whether the wait for the volumes of a drained Node has ended. The workers check the volumes
-// in the background. The first call also checks the volumes itself, usually without an API call, so that a machine
-// without volumes continues at once.
+// in the background. The first call does not wait for a worker to check the volumes, so that a machine without volumes
+// continues at once. This check usually needs no API call.
 func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
 	r, before := c.records.forVolumes(request)
 	if request.Force {

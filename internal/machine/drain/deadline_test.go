@@ -23,7 +23,7 @@ func TestPodsAreEvictedThenDeleted(t *testing.T) {
 		in := Input{
 			Pods:  []corev1.Pod{aPod("a/web", withGrace(asked))},
 			Start: noon, Deadline: noon.Add(length), NodeReachable: true,
-			// Most of the times are close to the start of the deletion. The others are random.
+			// Now is usually close to the start of the deletion, but can also be a random time.
 			Now: noon.Add(length - time.Duration(asked)*time.Second + time.Duration(r.Int64N(5)-2)*time.Second),
 		}
 		switch r.IntN(3) {

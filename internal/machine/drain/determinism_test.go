@@ -22,7 +22,7 @@ type simulation struct {
 	history []string // calls, triggers and work in order
 }
 
-// simulate creates a simulation in which budgets refuse evictions, DaemonSets do not exist, and volumes stay attached.
+// In the simulation, budgets refuse evictions, DaemonSets do not exist, and volumes stay attached.
 func simulate(t *testing.T) *simulation {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},

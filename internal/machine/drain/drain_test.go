@@ -405,8 +405,8 @@ func TestCordonAndUncordon(t *testing.T) {
 	}
 }
 
-// patches is a client that records the content of each patch. As many patches as conflicts specifies fail with a
-// conflict first.
+// patches is a client that records the content of each patch. conflicts is the number of patches that fail with a
+// conflict before the first success.
 type patches struct {
 	client.Client
 	conflicts int

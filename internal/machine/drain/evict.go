@@ -38,8 +38,8 @@ type EvictFunc func(ctx context.Context, eviction *policyv1.Eviction) error
 
 // EvictWith returns an EvictFunc that uses its own connection to the target cluster. httpClient may be nil.
 //
-// After an answer with Retry-After, the clients of client-go wait and retry up to ten times. This would block a worker
-// for minutes if the disruption controller has not processed a PodDisruptionBudget yet.
+// After an answer with Retry-After, the clients of client-go wait and retry up to ten times. If the disruption
+// controller has not processed a PodDisruptionBudget yet, these retries would block a worker for minutes.
 func EvictWith(config *rest.Config, httpClient *http.Client) (EvictFunc, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/api"

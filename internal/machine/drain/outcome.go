@@ -113,8 +113,8 @@ func (b Blocker) String() string {
 	return fmt.Sprintf("%s (%s)", b.Pod, why)
 }
 
-// blockersKey returns a string that identifies a set of blocking pods and their budgets. It ignores the details of the
-// explanations.
+// blockersKey returns a string that identifies a set of blocking pods and their budgets. The string does not depend on
+// the explanation of each blocker, which changes more often.
 func blockersKey(all []Blocker) string {
 	var b strings.Builder
 	for _, one := range all {
@@ -139,8 +139,8 @@ func joinNames[T any](all []T, name func(T) string) string {
 const rewriteInterval = 30 * time.Second
 
 // report contains the reason and message of a machine's condition while the machine waits. A new reason is reported at
-// once, because users and other controllers act on it. Otherwise, the message changes only if its subject changes, and
-// at most once per rewriteInterval, because each change causes a write.
+// once, because users and other controllers act on it. With the same reason, the message changes only if its subject
+// (such as the blocking pods) changes. It changes at most once per rewriteInterval, because each change causes a write.
 type report struct {
 	reason, message string
 
@@ -148,8 +148,8 @@ type report struct {
 	rewritten time.Time
 }
 
-// update replaces the reason and message if a change is allowed now. Otherwise, update returns the remaining time. If
-// the first report has no subject, the second report may follow without a delay.
+// update replaces the reason and message if a change is allowed now. Otherwise, update returns the remaining time. A
+// report without a subject may be replaced without a delay.
 func (r *report) update(reason, message, subject string, now time.Time) time.Duration {
 	switch {
 	case r.reason == "":

@@ -18,7 +18,8 @@ const outOfServiceValue = "nodeshutdown"
 //
 // The instance must be stopped and must never run again. Kubernetes then deletes all pods of the Node that do not
 // tolerate the taint. If the Node is not Ready, Kubernetes removes these pods without waiting for the kubelet, and
-// detaches their volumes without checking whether they are mounted. Without the taint, that takes six minutes.
+// detaches their volumes without checking whether they are mounted. Without the taint, Kubernetes detaches the volumes
+// only after six minutes.
 //
 // OutOfService returns the patched Node and does not modify its argument. It returns a conflict if the Node has
 // changed.

@@ -30,7 +30,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	case err != nil:
 		return 0, err
 	case request.Epoch != c.options.Epoch():
-		// An outage may have begun or ended during planDrain.
+		// An outage that begins or ends during planDrain changes the epoch.
 		c.triggers.Enqueue(request.Machine)
 		return 0, nil
 	}
@@ -98,7 +98,7 @@ func (c *Controller) observe(ctx context.Context, r *record, node string) (Input
 }
 
 // currentAttempts returns the results of earlier attempts for pods that still exist. If the budget of a pod has
-// changed, the pod may be evicted again without waiting for NotBefore.
+// changed, the next eviction of the pod need not wait for Attempt.NotBefore.
 func (c *Controller) currentAttempts(r *record, pods []corev1.Pod) map[types.UID]Attempt {
 	triggered := c.records.takeTriggered(r)
 	attempts := make(map[types.UID]Attempt, len(r.drainPass.attempts))
@@ -155,8 +155,8 @@ func (c *Controller) send(ctx context.Context, r *record, request Request, steps
 }
 
 // mayTakeLong reports whether an earlier call for the same pod and the same action got no answer. For the first
-// deletion of a pod, the result is false. So it is never postponed: the time deletePatience begins with the first
-// deletion.
+// deletion of a pod, the result is false, so this deletion is never postponed. The duration deletePatience begins with
+// the first deletion.
 func (p *drainPass) mayTakeLong(s Step) bool { return p.attempts[s.UID].Unanswered == s.Action }
 
 // sendOne evicts or deletes one pod and stores the result. It postpones a call that may take long if too many others

@@ -38,15 +38,15 @@ const (
 type Action string
 
 const (
-	// Skip leaves the pod on the node. The pod would return to the same node, such as a mirror pod or a pod of a
-	// DaemonSet.
+	// Skip means that the drain leaves the pod on the node. It applies to pods that would return to the same node, such
+	// as mirror pods and pods of a DaemonSet.
 	Skip Action = "skip"
 	// Ignore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
 	Ignore Action = "ignore"
-	// Await means that the drain waits until the terminating pod is gone.
+	// Await makes the drain wait until the terminating pod is gone.
 	Await Action = "await"
-	// Block means that the pod must wait: other pods are evicted first, or the time of the next attempt has not come
-	// yet.
+	// Block delays the eviction of the pod, because other pods are evicted first, or because the next attempt is due
+	// later.
 	Block Action = "hold"
 	// Evict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
 	Evict Action = "evict"
@@ -58,7 +58,7 @@ const (
 type Input struct {
 	// Pods are all pods of the node.
 	Pods []corev1.Pod
-	// Now is the time of the plan.
+	// Now contains the current time, for which Plan decides.
 	Now time.Time
 	// Start and Deadline are the start and the deadline of the drain. Without a Deadline, PodDisruptionBudgets are
 	// respected without a time limit.
@@ -72,12 +72,13 @@ type Input struct {
 	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like all other pods, because
 	// no controller would create them again.
 	Orphaned map[types.UID]bool
-	// Successors contains pods that appeared on the node after another pod of the same controller was evicted, by UID.
-	// The value is the time between that eviction and the first check that found the pod.
+	// Successors contains pods that replaced an evicted pod of the same controller on the same node. The key is the UID
+	// of the new pod. The value is the time between the eviction and the first check that found the new pod.
 	Successors map[types.UID]time.Duration
 	// Attempts contains the results of earlier attempts, by the UID of the pod.
 	Attempts map[types.UID]Attempt
-	// RecheckAfter is Decision.RecheckAfter of the previous plan. It is 0 for the first plan.
+	// RecheckAfter is the delay that the previous plan returned in Decision.RecheckAfter. For the first plan, the delay
+	// is 0.
 	RecheckAfter time.Duration
 }
 
@@ -88,9 +89,9 @@ type Attempt struct {
 	Since    time.Time
 	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
-	// Deleting is the time of the first attempt to delete the pod. It is zero if only evictions were sent.
+	// Deleting contains the time of the first attempt to delete the pod. The time is zero if only evictions were sent.
 	Deleting time.Time
-	// Unanswered is the last action that got no answer from the API server. The next call for that action may take
+	// Unanswered is the last action that got no answer from the API server. The next call for the same action may take
 	// long.
 	Unanswered Action
 	// Refused is true if a PodDisruptionBudget refuses the eviction. Budgets contains the names of the
@@ -99,7 +100,7 @@ type Attempt struct {
 	Budgets []string
 	// Never is true if the budgets can never allow the eviction unless a user changes them.
 	Never bool
-	// Why is the reason for which the last attempt failed, as a text for users.
+	// Why explains to users why the last attempt failed.
 	Why string
 }
 
@@ -126,19 +127,18 @@ type Step struct {
 	Action Action
 	// Grace is the grace period for Delete in seconds, at least 1. For Evict, 0 means the pod's own grace period.
 	Grace int64
-	// Why explains the action to users.
+	// Why contains an explanation of the action for users.
 	Why string
 	// Slow is true if the pod has been terminating for a long time.
 	Slow bool
-	// Left marks a pod that the drain leaves behind: it no longer waits for the pod, although the pod may still be
-	// running.
+	// Left is true if the drain no longer waits for the pod, although the pod may still be running.
 	Left bool
 
 	pod      *corev1.Pod
 	turn     turn
 	priority int32
 	forced   bool // The pod is deleted now instead of evicted.
-	// dueAt is the time at which the next check of the pod is needed. It is zero if no time is known.
+	// dueAt is the time at which the next check of the pod is needed. The time is zero if no check is planned.
 	dueAt time.Time
 }
 
@@ -274,9 +274,9 @@ func (p *planner) planTermination(pod *corev1.Pod, s *Step) {
 }
 
 // abandonTime returns the time from which the drain no longer waits for a terminating pod on a node that is not Ready.
-// The argument is the time at which the grace period of the pod ends. The drain, too, must have begun NotReadyPatience
-// ago. Only the start of the drain is measured with the clock of this process. The other times come from other clocks,
-// which may be wrong.
+// The argument is the time at which the grace period of the pod ends. In addition, the drain must have lasted for at
+// least the duration NotReadyPatience. Only the start of the drain is measured with the clock of this process. The
+// other times come from other clocks, which may be wrong.
 func (p *planner) abandonTime(ends time.Time) (time.Time, bool) {
 	if p.NotReadySince.IsZero() {
 		return time.Time{}, false

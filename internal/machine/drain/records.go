@@ -15,7 +15,7 @@ type records struct {
 type record struct {
 	uid types.UID
 
-	// records.mu guards the following fields. Each request is nil until the caller has sent it.
+	// records.mu guards the following fields. Each request is nil until the caller sends the first request of its kind.
 	drain    *Request
 	drained  Outcome
 	volumes  *VolumesRequest
@@ -56,8 +56,8 @@ func (m *records) admitDrain(request Request) (r *record, before *Request) {
 	return r, before
 }
 
-// forVolumes returns the record for a request. It also returns the previous request of the same wait, or nil if the
-// request starts a new wait.
+// forVolumes returns the record for a request. If the request continues a wait for volumes, forVolumes also returns the
+// previous request of this wait.
 func (m *records) forVolumes(request VolumesRequest) (r *record, before *VolumesRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,8 +101,8 @@ func (m *records) task(machine types.NamespacedName) (r *record, drain *Request,
 	return r, drain, volumes
 }
 
-// inProgress reports whether the workers must continue a drain. It returns false if the drain is done or if the caller
-// has called Forget.
+// inProgress reports whether the workers must continue a drain. The result is false if the drain is done, or if Forget
+// has removed the record of the machine.
 func (m *records) inProgress(machine types.NamespacedName, r *record) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +122,7 @@ func (m *records) outcome(of *Outcome) Outcome {
 }
 
 // setOutcome replaces an outcome in a record, unless the drain or wait is done already. For example, a user may end a
-// drain by force during a pass. The result of this pass must then not replace the outcome of the forced end.
+// drain by force during a pass. The result of the pass must not replace the outcome that the user has forced.
 func (m *records) setOutcome(of *Outcome, to Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

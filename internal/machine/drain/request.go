@@ -18,8 +18,8 @@ type Subject struct {
 	Node    string
 	NodeUID types.UID
 
-	// Epoch is the result of Options.Epoch when the caller created the request. The caller has extended the deadline in
-	// the request by the durations of all outages before this epoch.
+	// Epoch is the number that Options.Epoch returned when the caller created the request. The deadline in the request
+	// includes the durations of all outages before this time.
 	Epoch uint64
 
 	// Force ends the drain, or the wait for volumes, at once, even if it is in progress.
@@ -35,8 +35,8 @@ type Request struct {
 	Start, Deadline time.Time
 
 	// Announced is true if Deadline was set early because the Node announces that its instance is about to be removed.
-	// The worker then reads the Node before it sends evictions. If the announcement is no longer on the Node, the
-	// worker evicts no pods.
+	// The worker then reads the Node before it sends evictions. If the Node no longer announces the removal of its
+	// instance, the worker evicts no pods.
 	Announced bool
 
 	// NodeReachable is false if the node's kubelet no longer reports its status. Terminating pods then count as gone.
@@ -68,7 +68,8 @@ func (r Request) equal(other Request) bool {
 	return r == other
 }
 
-// longTimeout returns the time limit for a call that may take long. It leaves time for other calls before the deadline.
+// longTimeout returns the time limit for a call that may take long. This limit leaves time for other calls before the
+// deadline of the drain.
 func (r Request) longTimeout(now time.Time) time.Duration {
 	if r.Deadline.IsZero() {
 		return maxTimeout
@@ -77,13 +78,14 @@ func (r Request) longTimeout(now time.Time) time.Duration {
 }
 
 // VolumesRequest contains the arguments of Controller.VolumesDetached, which waits until the volumes of a drained Node
-// are detached. If an unreachable node may still run, no controller detaches its volumes, so a caller must not wait for
-// them. If a wait has ended and the caller sends a request with a later time in Drained, the Controller waits again.
+// are detached. Kubernetes does not detach the volumes of an unreachable node that may still run. A caller must not
+// wait for these volumes. If a wait has ended and the caller sends a request with a later time in Drained, the
+// Controller waits again.
 type VolumesRequest struct {
 	Subject
 
-	// Reported is status.volumesAttached of the Node. It may come from a cache. If there are volumes to wait for, a worker
-	// reads the Node again.
+	// Reported is status.volumesAttached of the Node. The list may come from a cache. If the list contains volumes to
+	// wait for, a worker reads the Node again.
 	Reported []corev1.AttachedVolume
 
 	// Drained is the time when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the

@@ -7,8 +7,8 @@ type turn int
 const (
 	workload turn = iota
 	critical
-	// tolerating is the last turn: pods that tolerate the cordon. Storage operators give their pods this toleration,
-	// because other pods on the node need the storage pods until those other pods have ended.
+	// tolerating contains the pods that tolerate the cordon, which are evicted last. Storage operators give this
+	// toleration to their pods, because the other pods of the node need the storage until they have ended.
 	tolerating
 )
 

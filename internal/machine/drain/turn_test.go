@@ -100,8 +100,8 @@ func TestPodsCreatedDuringTheDrainDoNotExtendIt(t *testing.T) {
 	}
 }
 
-// pinned returns a function that acts as a controller whose pod template contains the name of the node. Each call of
-// this function creates the next pod.
+// Each call of the function that pinned returns creates a pod on the node. The pod template of its owner contains the
+// name of this node.
 func (b *bench) pinned(owner string, change ...podOption) func() {
 	serial := 0
 	return func() {

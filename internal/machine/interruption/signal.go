@@ -23,7 +23,7 @@ type Signal struct {
 	Causes    []string
 	// Taint is the key of the taint. The value and the effect of the taint do not matter.
 	Taint string
-	// Reason becomes the reason of the condition InterruptionNotice.
+	// Reason is the value for the field reason of the condition InterruptionNotice.
 	Reason string
 	// Lead is the time between the signal and the removal of the instance.
 	Lead time.Duration
@@ -70,8 +70,8 @@ func Known() Signals {
 	}
 }
 
-// Of is a method that returns the interruption that the Node announces. If the Node announces several interruptions,
-// the result is the notice with the shortest lead time.
+// Of returns the interruption that the given Node announces. If the Node announces several interruptions, the result is
+// the notice with the shortest lead time.
 func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
 	if node == nil {
 		return Notice{}, false

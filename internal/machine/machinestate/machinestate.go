@@ -15,8 +15,8 @@ import (
 // Live reports whether the machine has no deletionTimestamp.
 func Live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
 
-// Provider returns the name of the machine's provider, as the Machine contains it. If the Machine does not contain the
-// name, the result is "", and the caller must read the name from the class.
+// Provider returns the name of the machine's provider if the Machine object contains this name. Otherwise, Provider
+// returns "", and the caller must read the name from the class.
 func Provider(m *v1beta1.Machine) string {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {
@@ -106,8 +106,8 @@ func RemediationReason(m *v1beta1.Machine) string {
 	return ""
 }
 
-// Unlaunchable returns the condition Launched if the configuration of the machine can never be launched, and otherwise
-// nil. A new machine with the same template would fail too.
+// Unlaunchable returns the condition Launched if it reports a configuration that can never be launched. Otherwise, the
+// result is nil. A new machine with the same template would fail too.
 func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if c == nil || c.Status != metav1.ConditionFalse {

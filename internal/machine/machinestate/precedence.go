@@ -34,7 +34,7 @@ func PrecedenceOf(m *v1beta1.Machine) Precedence {
 }
 
 // Compare returns a negative number if the machine with precedence p is deleted before the other machine. It returns a
-// positive number if the machine is deleted after the other one.
+// positive number if the other machine is deleted first.
 func (p Precedence) Compare(other Precedence) int {
 	return cmp.Or(
 		FalseFirst(p.unmarked, other.unmarked),
@@ -47,9 +47,9 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse is a method that returns the precedence without details that may soon change. For example, a machine may be
-// launched or become Ready before the MachineSet acts. A MachineDeployment calls Coarse to predict which machine its
-// MachineSet will delete.
+// Coarse returns the precedence without details that may soon change. For example, a machine may be launched or become
+// Ready before the MachineSet acts. With this precedence, a MachineDeployment predicts which machine its MachineSet
+// will delete.
 func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:

@@ -21,7 +21,7 @@ func Preserved[M metav1.Object](m M) bool {
 	return preserved
 }
 
-// Until is a function that returns the time at which the preservation of a Machine ends.
+// Until returns the end time of a Machine's preservation.
 func Until(m *v1beta1.Machine) (time.Time, error) {
 	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	until, err := time.Parse(time.RFC3339, value)
@@ -83,8 +83,8 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// Due reports whether the Machine will be preserved soon. A Machine without an instance is not preserved, because there
-// is nothing to inspect.
+// Due returns true if the Machine must be preserved, but is not preserved yet. A Machine without an instance is not
+// preserved, because there is nothing to inspect.
 func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:

@@ -71,7 +71,7 @@ type Metrics struct {
 	read map[string]func() Lifetime
 }
 
-// NewMetrics registers the metrics. If they are already registered, it returns the registered ones.
+// NewMetrics registers the metrics. If the metrics are already registered, NewMetrics returns the existing metrics.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	labels := []string{"credential"}
 	m := &Metrics{read: map[string]func() Lifetime{},
@@ -93,7 +93,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return nil, fmt.Errorf("register the metrics of credentials: %w", err)
 }
 
-// Watch adds a credential to the metrics. A credential without an expiry time is not exported.
+// Watch exports the expiry time of a credential in the metrics. A credential without an expiry time is not exported.
 func (m *Metrics) Watch(credential string, read func() Lifetime) {
 	if m == nil {
 		return

@@ -31,8 +31,8 @@ func (d *Decisions) Note(object types.UID, generation int64) {
 	d.generations[object] = generation
 }
 
-// Made returns true if the given generation is the last one that a controller of this process recorded with Note for
-// the object.
+// Made returns true if a controller of this process recorded the object's generation with Note, and no other generation
+// after that.
 func (d *Decisions) Made(object types.UID, generation int64) bool {
 	if d == nil {
 		return false

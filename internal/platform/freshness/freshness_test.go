@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A controller that treats an ambiguous write as failed repeats the write, and creates one machine or set too many.
+// A controller that treats an ambiguous write as failed repeats the write, and so creates an extra machine or set.
 //
 // Rules: exact-number-of-machines, first-decision-from-live-lists.
 func TestAmbiguous(t *testing.T) {

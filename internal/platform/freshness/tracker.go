@@ -5,7 +5,7 @@ package freshness
 type Tracker struct {
 	// minVersion is the resource version that the cache must have reached. "" means that there was no LIST yet.
 	minVersion string
-	// confirmed means that the cache was compared with live lists. Its version no longer matters.
+	// confirmed is true after the cache was compared with live lists. The version of the cache then no longer matters.
 	confirmed bool
 	ambiguous int
 }
@@ -13,7 +13,7 @@ type Tracker struct {
 // Mark identifies a position in the sequence of ambiguous writes.
 type Mark struct{ ambiguous int }
 
-// Mark returns the current position. Call it before a live LIST.
+// Mark returns the current position. Call Mark before a live LIST.
 func (t *Tracker) Mark() Mark { return Mark{t.ambiguous} }
 
 // MinVersion returns the resource version that the cache must have reached. MinVersion is "" if a live LIST is
@@ -30,16 +30,16 @@ func (t *Tracker) Trusts(cacheVersion string) bool {
 // comparison of resource versions.
 func (t *Tracker) Confirmed() bool { return t.confirmed }
 
-// Listed records the resource version of a live LIST that began at the mark. Listed keeps the lower version of an
-// earlier LIST, unless an ambiguous write followed that LIST.
+// Listed records the resource version of a live LIST. The mark was taken before this LIST. If Listed already recorded a
+// version, it keeps that lower version, unless an ambiguous write has discarded it.
 func (t *Tracker) Listed(began Mark, version string) {
 	if began == t.Mark() && t.minVersion == "" {
 		t.minVersion = version
 	}
 }
 
-// Relisted works like Listed, but replaces the version of an earlier LIST. Use Relisted if the next decision needs a
-// cache that is at least as new as this LIST.
+// Relisted records the resource version like Listed, but replaces the version of an earlier LIST. Call Relisted if the
+// next decision needs a cache that is at least as new as this LIST.
 func (t *Tracker) Relisted(began Mark, version string) {
 	if began == t.Mark() {
 		t.minVersion = version

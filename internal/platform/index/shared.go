@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared lists objects without copying them, if the reader is the cache of a process. This saves memory for a list of a
-// whole fleet. Do not change the returned objects, because other readers share them.
+// Shared returns a list of objects. If the reader is the cache of a process, Shared does not copy the objects. This
+// saves memory for a list of a whole fleet. Do not change the returned objects, because other readers share them.
 //
-// The parameter list defines the kind: pass an empty object of the list type of T, such as a MachineList for Machines.
-// After a live list, it contains the resource version. With a cache, the options may only select a namespace and one
-// field, and disable waiting for the process's own writes.
+// Pass an empty list of the kind in the parameter list, such as an empty MachineList for Machines. After a live list,
+// this object contains the resource version. With a cache, the options may only select a namespace and one field, and
+// disable waiting for the process's own writes.
 func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
 	o ...client.ListOption) ([]*T, error) {
 	var objects []any

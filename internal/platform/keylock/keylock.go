@@ -12,7 +12,7 @@ type Locks struct {
 
 type lock struct {
 	sync.Mutex
-	// users is the number of callers that hold or await the lock. Locks.mu guards it.
+	// users counts the callers that hold or await the lock. The mutex Locks.mu guards this field.
 	users int
 }
 

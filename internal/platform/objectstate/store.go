@@ -34,8 +34,8 @@ func (s *Store[T]) Get(o client.Object) (value T) {
 	return value
 }
 
-// Update changes what is remembered of the object. The object may no longer exist. If a newer object has the same name,
-// Update changes nothing.
+// Update changes the state that the Store holds for the object. The object may no longer exist. If a newer object has
+// the same name, Update changes nothing.
 func (s *Store[T]) Update(o client.Object, change func(*T)) {
 	uid, created := o.GetUID(), o.GetCreationTimestamp().Unix()
 	s.mu.Lock()

@@ -10,9 +10,9 @@ import (
 // the next.
 const ExampleTime = "2026-01-31T15:00:00Z"
 
-// Until checks a permission whose annotation has the given value, the end time in RFC 3339. Until returns "" if the
-// permission is valid at the time now. Otherwise it returns the problem: the value is not a time, the end time is not
-// after now, or the end time is further in the future than most.
+// Until checks the permission in an annotation. The value of the annotation is the end time of the permission in RFC
+// 3339. The function returns "" if the permission is valid now. Otherwise it returns the problem: the value is not a
+// time, the permission has ended, or the permission lasts longer than the maximum.
 func Until(value string, now time.Time, most time.Duration) (problem string) {
 	until, err := time.Parse(time.RFC3339, value)
 	switch {
@@ -26,8 +26,8 @@ func Until(value string, now time.Time, most time.Duration) (problem string) {
 	return ""
 }
 
-// BeginsIn returns the duration until a permission becomes valid. A permission whose end is too far in the future
-// becomes valid later. BeginsIn returns zero if the permission is valid now, has ended, or is not a time.
+// BeginsIn returns the duration until a permission becomes valid. A permission becomes valid when its end is no further
+// away than the maximum duration. BeginsIn returns zero if the permission is valid now, has ended, or is not a time.
 func BeginsIn(value string, now time.Time, most time.Duration) time.Duration {
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {

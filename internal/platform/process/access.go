@@ -38,8 +38,8 @@ type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	known   *cache.LRUExpireCache // HTTP status codes by question
-	// allowed contains the questions that the cluster recently answered with yes. The limiter unknown limits the rate
-	// of all other questions.
+	// allowed contains the requests that the cluster has recently allowed. A rate limiter applies to the checks of all
+	// other requests.
 	allowed *cache.LRUExpireCache
 	unknown *rate.Limiter
 	clock   cache.Clock

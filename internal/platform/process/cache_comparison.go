@@ -57,8 +57,8 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 	return nil
 }
 
-// missingEvent compares the cache with a live list. It describes a change that the list contains but the cache does
-// not, or returns "" if there is no such change.
+// missingEvent describes a change that a live list contains but the cache does not. It returns "" if the cache contains
+// all changes.
 //
 // The versions of the cache and the list cannot be compared. A resource version counts the writes of all kinds, and an
 // idle watch advances only about once a minute. Events arrive in order. If the cache's version is at least the version

@@ -140,8 +140,8 @@ func newNode(t *testing.T, name string) *corev1.Node {
 	return node
 }
 
-// CaughtUp must detect every kind of difference while the watches are interrupted. It must return when the cache equals
-// the API server again.
+// CaughtUp must detect every kind of difference while the watches are interrupted. CaughtUp must return when the cache
+// contains the same objects as the API server again.
 //
 // Rule: outage-ends-with-caches.
 func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
@@ -207,8 +207,8 @@ func TestCaughtUpWaitsUntilTheCacheEqualsTheAPIServer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// CaughtUp must return although a watch is interrupted, if the watch misses no event. A write of another kind must
-	// not delay it.
+	// CaughtUp must return although a watch is interrupted, if the watch misses no event. A write to another kind must
+	// not delay the return of CaughtUp.
 	watches.interrupt()
 	defer watches.restore()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "process-"}}

@@ -19,8 +19,8 @@ var (
 	ErrBehind = errors.New("the cache does not contain this process's own writes yet")
 )
 
-// cachedClient uses the field consistent to read and write cached kinds, so that each read includes the process's
-// earlier writes. For writes of other kinds, it uses the live client.
+// cachedClient reads and writes cached kinds so that each read includes the process's earlier writes. It writes other
+// kinds with the live client.
 type cachedClient struct {
 	client.Client
 	consistent client.Client
@@ -49,8 +49,7 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 
 const impossibleNamespace = "/"
 
-// Shared is the part of index.Shared that reads the cache. It returns pointers to the cached objects, which must not be
-// changed.
+// Shared returns pointers to the cached objects, for index.Shared. Callers must not change these objects.
 //
 // List would copy 700 bytes of each Machine, even without deep copies. To replace a set of 1,000 Machines, about 2,000
 // passes read all of them. List would double the memory that the manager and the provider allocate
@@ -98,8 +97,8 @@ func (c *cachedClient) writer(object runtime.Object) (client.Client, error) {
 func (c *cachedClient) writerOf(f form) (client.Client, error) {
 	switch cached := c.kinds.declared[f.GroupVersionKind]; {
 	case cached == "" || cached == asMetadata && f.of == asTyped:
-		// The cached metadata of a kind is used only to trigger controllers, so reads of the kind need not wait for
-		// writes.
+		// If only the metadata of a kind is cached, the cache serves only to trigger controllers. All reads of this
+		// kind are live.
 		return c.Client, nil
 	case cached != f.of:
 		return nil, fmt.Errorf("%s is cached as %s: the next read would not wait for a write of %s", f.Kind, cached, f)

@@ -113,7 +113,7 @@ func (c *declaredCache) GetInformerForKind(ctx context.Context, gvk schema.Group
 }
 
 // IndexField implements client.FieldIndexer. controller-runtime stores each value twice: with the namespace of the
-// object, and for all namespaces. IndexField stores one key, which saves 300 bytes for each unique value.
+// object, and for all namespaces. IndexField stores each value only once, which saves 300 bytes for each unique value.
 func (c *declaredCache) IndexField(ctx context.Context, object client.Object, field string,
 	values client.IndexerFunc) error {
 	informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// After a deletion, the next read must show its effect. This applies to kinds of Machinist and of Kubernetes, to
-// objects with and without finalizers, and to failed preconditions.
+// After a deletion, the next read must show its effect. The test covers kinds of Machinist and of Kubernetes, objects
+// with and without finalizers, and failed preconditions.
 func TestReadsSeeOwnDeletionsAtOnce(t *testing.T) {
 	c, err := newCluster(planes.control.Config(), clusterOptions{
 		scheme: testScheme(), fence: fence.AlwaysOpen(), kinds: []Kind{{Object: &v1beta1.MachineClass{}}},

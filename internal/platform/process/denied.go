@@ -45,8 +45,8 @@ func (r right) String() string {
 }
 
 // denials contains the rights that a cluster has denied to this process. A request is forbidden because of a missing
-// right or by an admission check, so this process asks the cluster whether the right is missing. It asks again from
-// time to time, to notice when the right has been granted.
+// right or by an admission check, so this process asks the cluster whether the right is missing. The process repeats
+// this question regularly, because an administrator may grant the right later.
 type denials struct {
 	cluster string
 	path    string // of the API server's address
@@ -77,7 +77,7 @@ func newDenials(cluster, host string, log logr.Logger) *denials {
 	return d
 }
 
-// watch wraps the transport of a client to record the right of each forbidden request.
+// watch wraps the transport of a client. For each forbidden request, it records the right that the request needs.
 func (d *denials) watch(next http.RoundTripper) http.RoundTripper { return denialTransport{next, d} }
 
 type denialTransport struct {
@@ -99,8 +99,8 @@ func (t denialTransport) RoundTrip(request *http.Request) (*http.Response, error
 // WrappedRoundTripper gives client-go access to the wrapped transport.
 func (t denialTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// rightOf returns the right that a request needs, as the API server derives it. It returns false if the request
-// accesses no resource, or if the request is a review that the type denials has sent.
+// rightOf returns the right that a request needs, as the API server derives it. It returns false for a request that
+// accesses no resource, and for an access review of this process.
 func (d *denials) rightOf(r *http.Request) (right, bool) {
 	factory := apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api")}
@@ -127,8 +127,7 @@ func (d *denials) add(ctx context.Context, r right) {
 	d.isMissing(ctx, known)
 }
 
-// firstMissing returns the right that has been missing for the longest time, among the rights that the function selects
-// accepts.
+// firstMissing returns the right that has been missing for the longest time. It considers only the selected rights.
 func (d *denials) firstMissing(ctx context.Context, selects func(right) bool) (right, bool) {
 	d.mu.Lock()
 	candidates := slices.SortedFunc(maps.Values(d.known), func(a, b *denied) int { return a.since.Compare(b.since) })
@@ -141,8 +140,8 @@ func (d *denials) firstMissing(ctx context.Context, selects func(right) bool) (r
 	return right{}, false
 }
 
-// isMissing reports whether a right is missing, and logs it. It asks the cluster at most once every deniedRecheck.
-// Without an answer, the right selects as missing.
+// isMissing returns true if a right is missing, and logs the missing right. It asks the cluster at most once every
+// deniedRecheck. If the cluster does not answer, the right counts as missing.
 func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deniedTimeout)
 	defer cancel()

@@ -20,8 +20,8 @@ func statusError(status, retryAfter int) error {
 	return apierrors.NewGenericServerResponse(status, http.MethodGet, corev1.Resource("nodes"), "", "", retryAfter, true)
 }
 
-// failing returns a ListerWatcher whose first requests fail, each with the next error of failures. Later requests
-// succeed. failing counts all requests in *asked.
+// failing returns a ListerWatcher whose first requests return the given errors in order. Later requests succeed. The
+// ListerWatcher counts all requests in *asked.
 func failing(asked *int, failures ...error) retried {
 	next := func() error {
 		if *asked++; *asked <= len(failures) {

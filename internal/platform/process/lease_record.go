@@ -13,8 +13,8 @@ import (
 // commas. If a listed Lease does not exist, it was deleted, and its holder may still rely on it.
 const heldLeases = "machinist.dev/held-leases"
 
-// firstToHold returns the function for the field First of a fence.Lease. It returns nil if the process does not record
-// its Leases.
+// firstToHold returns the function that implements First of a fence.Lease. It returns nil if the process does not
+// record its Leases.
 func (p *Process) firstToHold(name string) func(context.Context) (bool, error) {
 	if p.options.NoClusterID {
 		return nil
@@ -44,8 +44,8 @@ func (p *Process) recordHeldLeases(ctx context.Context) error {
 	return nil
 }
 
-// recordLease records that a Lease has been held, and reports whether it had not been recorded before. If two processes
-// record a Lease at the same time, one of them gets a conflict.
+// recordLease records that a process has held the Lease. It returns true if there was no such record before. If two
+// processes record a Lease at the same time, one of them gets a conflict.
 func (p *Process) recordLease(ctx context.Context, name string) (first bool, err error) {
 	records := p.core.ConfigMaps(p.namespace)
 	record, err := records.Get(ctx, IdentityRecord, metav1.GetOptions{})

@@ -25,7 +25,8 @@ import (
 type work struct {
 	begun chan struct{}
 	cause chan error
-	// ignoreCancelUntil is nil or a channel. Reconcile ignores the cancellation until this channel is closed.
+	// If ignoreCancelUntil is not nil, Reconcile continues after the cancellation of its context until this channel is
+	// closed.
 	ignoreCancelUntil chan struct{}
 }
 

@@ -34,8 +34,8 @@ func (c lazyCore) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	return c.Core.With(c.fields).Write(line, fields)
 }
 
-// endingSink suppresses the error "leader election lost" during shutdown. The manager logs this error at every orderly
-// end of an elected process. exitWhenLost reports a Lease that was really lost.
+// endingSink suppresses the error "leader election lost" during shutdown. The manager of controller-runtime logs this
+// error whenever a leader shuts down. If the process really loses its Lease, exitWhenLost logs the loss.
 type endingSink struct{ logr.LogSink }
 
 // Error implements logr.LogSink.

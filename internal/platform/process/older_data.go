@@ -43,8 +43,8 @@ type sameHistory struct {
 	onOlderData func(error)
 
 	mu sync.Mutex
-	// seen is the latest version that the informer has received. listed is the version of its last list. A watch from
-	// this version needs no check.
+	// seen is the latest version that the informer has received. listed is the version of its last list. A watch that
+	// starts at the version of the last list needs no check.
 	seen, listed string
 }
 
@@ -105,8 +105,7 @@ func versionOfList(list runtime.Object) string {
 }
 
 // cancelOnOlderData cancels all work when a cluster has older data than before, so that the process ends. After its
-// restart, the process reads everything again. The function returns without a cancellation when the channel ended is
-// closed.
+// restart, the process reads everything again. If the process ends first, the function returns without a cancellation.
 func (p *Process) cancelOnOlderData(cancel context.CancelCauseFunc, ended <-chan struct{}) {
 	select {
 	case err := <-p.olderData:

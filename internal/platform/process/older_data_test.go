@@ -55,8 +55,8 @@ func (d *fakeAPI) listWatch(older *error) *sameHistory {
 		}}
 }
 
-// After a restore, a watch from a newer version would get no event until new writes reach this version. Such a watch
-// must fail.
+// After a restore of older data, the API server has lower resource versions than the cache. A watch from the cache's
+// version would receive no events until new writes reach this version. Therefore the watch must fail.
 //
 // Rule: older-data-ends-process.
 func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {

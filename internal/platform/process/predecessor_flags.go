@@ -8,7 +8,7 @@ import (
 )
 
 // predecessorFlags are flags of machine-controller-manager. If a process has the flag newName, it also accepts the old
-// name. Otherwise it rejects the old name, and the field advice is the text of the error.
+// name. Otherwise the process rejects the old name, and the error text is in the field advice.
 var predecessorFlags = []struct{ name, newName, advice string }{
 	{"safety-up", "overshoot-tolerance", "set --overshoot-tolerance of machinist-manager"},
 	{"safety-down", "overshoot-recovery", "set --overshoot-recovery of machinist-manager"},
@@ -44,8 +44,8 @@ func LogPredecessorFlags(log logr.Logger, fs *pflag.FlagSet) {
 	}
 }
 
-// refusal implements pflag.Value for a flag of machine-controller-manager that this process does not have. Setting the
-// flag fails with this text, which explains what to set instead.
+// refusal implements pflag.Value for a flag of machine-controller-manager that this process does not have. Its text is
+// the error for users who set the flag, and explains what to set instead.
 type refusal string
 
 // Set implements pflag.Value.

@@ -12,8 +12,8 @@ func TestFlagsOfMachineControllerManager(t *testing.T) {
 	for _, test := range []struct {
 		arg   string
 		check func(*Config) bool
-		// If logged is set, the process must accept the flag and log this name of Machinist's flag. If refused is set,
-		// the process must return an error that contains this text.
+		// If logged is set, the process must accept the old flag, and must log this name of the flag in Machinist. If
+		// refused is set, the process must return an error that contains this text.
 		logged, refused string
 	}{
 		{arg: "--machine-safety-apiserver-statuscheck-period=2m", logged: "--apiserver-check-period",

@@ -35,7 +35,7 @@ func newProbes(log logr.Logger) *probes {
 		notes: map[string]func(*http.Request) string{}}
 }
 
-// notReady is a reason for which /readyz fails. Unauthenticated clients may see its text.
+// notReady is the error text of /readyz if the process is not ready. Unauthenticated clients may see this text.
 type notReady string
 
 func (n notReady) Error() string { return string(n) }

@@ -39,12 +39,12 @@ import (
 	"machinist.dev/machinist/internal/platform/version"
 )
 
-// Options contains the settings that the code of a program chooses. Config contains the settings of users.
+// Options contains the settings that a program defines in its code. Users define the settings in Config.
 type Options struct {
 	// Scheme contains all typed objects that the process uses. Required.
 	Scheme *runtime.Scheme
 	// ControlKinds are the kinds that the process caches from the control cluster, and TargetKinds those from the
-	// target cluster. Other kinds are not cached. TargetKinds may be set without a target cluster.
+	// target cluster. Other kinds are not cached. If the process has no target cluster, TargetKinds has no effect.
 	ControlKinds []Kind
 	TargetKinds  []Kind
 	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records
@@ -71,7 +71,7 @@ type Options struct {
 	Exit func(code int)
 }
 
-// Process is a process that runs controllers.
+// Process runs the controllers of a program, with the clients, caches, webhooks and leader election that they need.
 type Process struct {
 	config    Config
 	options   Options
@@ -96,12 +96,10 @@ type Process struct {
 	identity   atomic.Pointer[identity]
 }
 
-// controllerNeverTimesOut is longer than the lifetime of any process. With this timeout, a controller waits for its
-// caches until the process stops.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
-// New builds a Process without sending a request. It returns an error for an invalid Config, a kubeconfig that cannot
-// be loaded, a kind that cannot be cached, or an address that cannot be bound.
+// New creates a Process. It sends no request to a cluster. It returns an error for an invalid Config, a kubeconfig that
+// cannot be loaded, a kind that cannot be cached, or an address that cannot be bound.
 func New(c *Config, o Options) (*Process, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -198,7 +196,7 @@ func (p *Process) makeLock() error {
 }
 
 // leaseLabels returns the labels of a Lease. The command line reads the program and the version of the holder from
-// them.
+// these labels.
 func leaseLabels(program string) map[string]string {
 	labels := map[string]string{"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/name": program}
 	// A version such as v1.2.3+dirty is not a valid label value.
@@ -413,7 +411,8 @@ func (p *Process) IdentityMismatch() error {
 }
 
 // A recorder sends up to eventBurst events about one object at once, and eventsPerSecond events per second after that.
-// A failing operation must not flood the API server, but a rollout of a thousand machines must be reported completely.
+// The limit protects the API server from repeated events of a failing operation. It is high enough for all events of a
+// rollout of a thousand machines.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1
@@ -421,7 +420,7 @@ const (
 
 // newBroadcaster creates the broadcaster that writes events. Events with different texts stay separate. The broadcaster
 // combines similar events only after ten of them within ten minutes. The combined event has the text of the last one. A
-// recorder of events.k8s.io would count similar events as repeats of the first one, and lose the other texts.
+// recorder of events.k8s.io would combine events with different texts, and keep only the text of the first event.
 func newBroadcaster() record.EventBroadcaster {
 	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst,
 		QPS: eventsPerSecond})

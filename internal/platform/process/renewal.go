@@ -30,8 +30,8 @@ const drainLimit = 64 << 10
 // the files to which a kubeconfig refers. It does not notice changes of embedded tokens, certificates and keys.
 //
 // If the file changes, the process uses its new content, except for a new address of the API server. The new address
-// may belong to another cluster, but the caches, the Lease and the cluster ID belong to the first one. The methods of a
-// nil *kubeconfig do nothing.
+// may belong to another cluster, but the caches, the Lease and the cluster ID belong to the first one. A process
+// without a kubeconfig file uses a nil *kubeconfig, whose methods do nothing.
 //
 // The process waits for a file that does not exist or cannot be used yet, because its Secret may be created or
 // corrected later. Until then every request fails with noKubeconfigError.
@@ -214,7 +214,6 @@ func (t *renewedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	if response.StatusCode != http.StatusUnauthorized || !t.file.renewedSince(generation) {
 		return response, nil
 	}
-	// The server has not processed the request, and there are new credentials. Repeat the request.
 	again := request.Clone(request.Context())
 	switch {
 	case request.Body == nil || request.Body == http.NoBody:

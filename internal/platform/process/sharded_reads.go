@@ -10,10 +10,10 @@ import (
 // otherShardTimeout limits a list of another shard's namespace, because a webhook must answer soon.
 const otherShardTimeout = time.Second
 
-// Anywhere returns a reader of all namespaces, including those of other shards. Webhooks use this reader, because the
-// API server may send a request for any namespace to the webhook of any shard. List reads namespaces of this shard from
-// the cache, and others from the API server. Get reads only from the cache, so it does not find objects of other
-// shards.
+// Anywhere returns a reader for the objects of all namespaces, including the namespaces of other shards. Webhooks use
+// this reader, because the API server may send a request for any namespace to the webhook of any shard. List reads
+// namespaces of this shard from the cache, and others from the API server. Get reads only from the cache, so it does
+// not find objects of other shards.
 func (p *Process) Anywhere() client.Reader {
 	if p.config.Shard().All() {
 		return p.control.Cache

@@ -196,8 +196,8 @@ func TestAProcessWithoutShardsWaitsUntilTheShardsEnd(t *testing.T) {
 	shard.elected()
 	c := testConfig(t)
 	c.LeaderElectionNamespace = leases
-	// Even with a short lease duration, this process must not become the leader, because the shard renews the common
-	// Lease every second.
+	// The shard renews the common Lease every second. Therefore this process must not become the leader, even with a
+	// short lease duration.
 	c.LeaseDuration, c.RenewDeadline = 5*time.Second, 3*time.Second
 	unsharded := start(t, c, testOptions(), nil)
 	unsharded.logs.contain(t, "Attempting to acquire leader lease")

@@ -61,12 +61,13 @@ func share[T any](own *T, other T) {
 	}
 }
 
-// TransformNode is a cache.TransformFunc that keeps only the parts of a Node that controllers read. It removes the
-// heartbeat times of conditions, so that a heartbeat changes only the resource version.
+// TransformNode is a cache.TransformFunc that keeps only the parts of a Node that controllers read. TransformNode also
+// removes the heartbeat times of conditions. Without these times, a heartbeat changes only the resource version of the
+// cached Node.
 //
-// Never update such an incomplete Node as a whole. Patch the difference to the cached object, or update an object from
-// a live read. A cached Node takes a fifth of the memory of a Node without managed fields
-// (TestCachedMachineAndNodeAreSmall).
+// Never send an Update request with a cached Node, because the request would delete the missing parts. Patch the
+// difference to the cached object, or update an object from a live read. A cached Node takes a fifth of the memory of a
+// Node without managed fields (TestCachedMachineAndNodeAreSmall).
 func TransformNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {

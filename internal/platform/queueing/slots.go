@@ -78,5 +78,5 @@ func (s *Slots) Release(object types.NamespacedName) {
 	}
 }
 
-// Source returns the source that enqueues an object for its controller when a slot is free for the object.
+// Source adds an object to its controller's queue when a slot for the object becomes free.
 func (s *Slots) Source() source.Source { return s.trigger.Source() }

@@ -25,7 +25,7 @@ type Spacing struct {
 // four times as long per object as a pass over 100 objects.
 const linearLimit = 1000
 
-// For computes the delay before a pass that visits the given number of objects.
+// For returns the delay before the next pass over the given number of objects.
 func (s Spacing) For(objects int) time.Duration {
 	d := time.Duration(objects) * s.PerObject
 	if objects > linearLimit {
@@ -34,8 +34,8 @@ func (s Spacing) For(objects int) time.Duration {
 	return min(d, s.Max)
 }
 
-// After creates an event handler that adds reconcile requests to the work queue with a delay. The function affected
-// returns the requests for the object of an event, and delayOf returns the delay of each request. A request that is
+// After returns an event handler that adds reconcile requests to the work queue with a delay. It gets the requests for
+// an event's object from the first function. The second function returns the delay of a request. A request that is
 // added twice is processed at the earlier time.
 func After(affected func(context.Context, client.Object) []reconcile.Request,
 	delayOf func(reconcile.Request) time.Duration) handler.EventHandler {

@@ -27,8 +27,8 @@ type State struct {
 	// Refused means that an unreachable API server rejected the credentials of this process. It stays set until the end
 	// of the outage, because several servers at one address may fail in different ways.
 	Refused bool
-	// Epoch counts the changes of Unreachable. If Epoch has changed, results from before the change may be outdated,
-	// such as the result of a drain.
+	// Epoch counts the changes of Unreachable. If Epoch has changed, a result that was computed before the change may
+	// be outdated, such as the result of a drain.
 	Epoch uint64
 	// Past contains the last maxOutages outages that have ended, the oldest first.
 	Past []Outage
@@ -38,7 +38,7 @@ type State struct {
 	failures int       // failed checks in a row
 }
 
-// Unknown returns the state of an API server before its first check. The server counts as unreachable.
+// Unknown creates the initial State of an API server that was not checked yet. The server counts as unreachable.
 func Unknown(now time.Time) State { return State{Unreachable: true, Since: now, seen: now} }
 
 // Known reports whether the API server was checked at least once.
@@ -101,8 +101,8 @@ func ExcludeOutages(past []Outage, timeoutStart, excludedUntil time.Time) (newSt
 }
 
 const (
-	// After durableFactor timeouts since the recorded start, the timeout is over even if this leader did not observe
-	// the whole time.
+	// durableFactor is a multiple of the timeout. The timeout is over when this much time has passed since the recorded
+	// start, even if this leader did not observe all of it.
 	durableFactor = 3
 	// termShare determines how long a process must have led before it relies on a recorded start: the timeout divided
 	// by termShare. After an outage that the process did not observe, nodes need time to report again.
@@ -111,10 +111,10 @@ const (
 
 // TimeLeft returns how much of a timeout is left. It is negative if the timeout is over.
 //
-// The timeout usually runs from observedStart. This time is never before the process became the leader, because the
-// process does not know of earlier outages. If leaders change often, such a timeout would never end. Therefore TimeLeft
-// also uses recordedStart. The API stores this time for all leaders, and the caller has moved it forward by the
-// observed outages. The timeout is also over if three times its duration has passed since recordedStart, and this
+// The timeout usually runs from observedStart. A leader does not know of outages before its term, so observedStart is
+// not before the start of the term. If leaders change often, a timeout from observedStart would never end. Therefore
+// TimeLeft also uses recordedStart. The API stores this time for all leaders, and the caller has moved it forward by
+// the observed outages. The timeout is also over if three times its duration has passed since recordedStart, and this
 // process has led for a tenth of its duration.
 func TimeLeft(timeout time.Duration, recordedStart, observedStart, leading, now time.Time) time.Duration {
 	left := timeout - now.Sub(observedStart)

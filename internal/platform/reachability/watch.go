@@ -27,7 +27,7 @@ const control, target = "control", "target"
 const initialCheckLimit = time.Second
 
 // ErrCredentialsRefused means that the API server rejects the credentials (401), or does not allow this process to read
-// everything that it needs (403). The error of Ping then wraps it.
+// everything that it needs (403). Ping returns an error that wraps ErrCredentialsRefused.
 var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
 
 // Cluster is the interface through which a Watch checks the control cluster or the target cluster. Both methods stop
@@ -50,7 +50,7 @@ type Options struct {
 	// unreachable cluster is checked again after a sixth of Timeout. At the end of an outage, the caches may need the
 	// whole Timeout to catch up. Default: DefaultTimeout.
 	Timeout time.Duration
-	// Leading is closed when this process becomes the leader. Default: it always leads.
+	// Leading is a channel that is closed when this process becomes the leader. Default: the process always leads.
 	Leading <-chan struct{}
 	Clock   clock.Clock
 	Log     logr.Logger
@@ -77,7 +77,7 @@ type cluster struct {
 	state    State // guarded by Watch.mu
 }
 
-// New returns a Watch. Its checks begin with Run.
+// New returns a Watch. The Watch checks the clusters while its method Run runs.
 func New(o Options) *Watch {
 	if o.Period <= 0 {
 		o.Period = DefaultPeriod
@@ -224,8 +224,8 @@ func (c *cluster) reason() string {
 }
 
 // CheckUnreachable checks the clusters that count as unreachable. It returns after at most a second. Call
-// CheckUnreachable before the controllers start. They then do not treat a cluster as unreachable only because it was
-// not checked yet.
+// CheckUnreachable before the controllers start. Without this call, the controllers would treat every cluster as
+// unreachable until the first check of Run.
 func (w *Watch) CheckUnreachable(ctx context.Context) {
 	limit := w.options.Clock.NewTimer(initialCheckLimit)
 	defer limit.Stop()
@@ -344,8 +344,8 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 	return since, true
 }
 
-// FrozenMetric registers the metric machinist_frozen. If it is already registered, FrozenMetric returns the registered
-// one. Each component reports its freezes under its own reason.
+// FrozenMetric registers the metric machinist_frozen, or returns the metric that is already registered under this name.
+// Each component reports its freezes under its own reason.
 func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_frozen",

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Most limits the number of shards of one installation.
+// Most is the maximum number of shards of an installation.
 const Most = 64
 
 // Shard is one of several equal parts of all namespaces. The zero value contains all namespaces.
@@ -33,8 +33,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%d of %d", s.Index, s.Count)
 }
 
-// Of computes the index of the shard that contains a namespace, from the name and the number of shards. This result
-// must never change, because two versions of Machinist may run at the same time.
+// Of returns the index of the shard that contains the namespace. The index for a name and a number of shards must never
+// change, because two versions of Machinist may run at the same time.
 func Of(namespace string, count int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))
@@ -42,8 +42,6 @@ func Of(namespace string, count int) int {
 	return int(index)
 }
 
-// mix makes every bit of the result depend on every bit of the hash. The first bits of FNV-1a hardly depend on the last
-// characters of a name. mix is the finalizer of MurmurHash3.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -52,11 +50,12 @@ func mix(h uint64) uint64 {
 	return h ^ h>>33
 }
 
-// Group returns the name of the group of all shards. It is the holder of their common Lease. Processes that divide the
-// namespaces differently belong to another group.
+// Group returns the name of the group of all shards. This name is the holder of the Lease that all shards have in
+// common. Processes that divide the namespaces differently belong to another group.
 func (s Shard) Group() string { return fmt.Sprintf("%d-shards", s.Count) }
 
-// LeaseName returns the name of the shard's own Lease. The parameter name is the name of the Lease without shards.
+// LeaseName returns the name of the shard's own Lease. Pass the name that the Lease has in an installation without
+// shards.
 func (s Shard) LeaseName(name string) string {
 	if s.All() {
 		return name

@@ -11,9 +11,9 @@ import (
 
 type attributesKey struct{}
 
-// Within derives a context for calls to the cloud. The tracer reports a call with this context as a child span of the
-// given step of the operation. Log lines with this context contain the trace ID. Without a tracer or an operation,
-// Within returns ctx unchanged.
+// Within returns a context for calls to the cloud during the given step of an operation. The span of such a call is a
+// child of the step's span. Log lines with this context contain the trace ID. Without a tracer or an operation, Within
+// returns ctx unchanged.
 func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []attribute.KeyValue) context.Context {
 	if t == nil || o.None() {
 		return ctx
@@ -23,11 +23,11 @@ func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []a
 	return logf.IntoContext(ctx, logf.FromContext(ctx).WithValues("trace_id", parent.TraceID().String()))
 }
 
-// Call is a running call. The zero value reports nothing.
+// Call contains the span of a running call to the cloud. The zero value has no span.
 type Call struct{ span trace.Span }
 
-// Begin starts the span of a call to the cloud. A driver may add its own spans to the returned context. If ctx does not
-// come from Within, Begin reports nothing.
+// Begin creates the span for a call to the cloud. A driver may add its own spans to the returned context. If ctx does
+// not come from Within, Begin reports nothing.
 func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Call) {
 	if t == nil {
 		return ctx, Call{}
@@ -48,7 +48,7 @@ func (c Call) Limited(waited time.Duration) {
 	}
 }
 
-// End ends the span of the call. Pass the canonical code of the call's error, or "" after success.
+// End completes the span when the call returns. Pass the canonical code of the call's error, or "" after success.
 func (c Call) End(code string) {
 	if c.span != nil {
 		finish(c.span, code)

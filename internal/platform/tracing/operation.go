@@ -17,13 +17,14 @@ type Operation struct {
 	number int64
 }
 
-// Create identifies the trace of a Machine's creation, which ends when the Machine runs for the first time.
+// Create returns the Operation for the creation of a Machine. The operation ends when the Machine becomes Running for
+// the first time.
 func Create(machine types.UID) Operation { return Operation{"machine create", machine, 0} }
 
-// Delete identifies the trace of a Machine's deletion, which ends when the Machine no longer exists.
+// Delete returns the Operation for the deletion of a Machine. The operation ends when the Machine no longer exists.
 func Delete(machine types.UID) Operation { return Operation{"machine delete", machine, 0} }
 
-// Replace identifies the trace in which a Machine's instance is replaced by the instance of another attempt.
+// Replace returns the Operation for the replacement of a Machine's instance by the given attempt.
 func Replace(machine types.UID, attempt int32) Operation {
 	return Operation{"machine replace", machine, int64(attempt)}
 }
@@ -39,7 +40,7 @@ func Rollout(deployment types.UID, revision int64) Operation {
 	return Operation{"rollout", deployment, revision}
 }
 
-// None returns true for the zero value of Operation.
+// None returns true if the Operation is the zero value.
 func (o Operation) None() bool { return o.name == "" }
 
 // TraceID returns the ID of the trace, which is the same in all processes.

@@ -16,7 +16,6 @@ import (
 
 const varQueue = "OTEL_BSP_MAX_QUEUE_SIZE"
 
-// Results of spans, the values of a label of the metric.
 const (
 	resultSent    = "sent"
 	resultFailed  = "failed"

@@ -17,7 +17,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// On returns true if tracing is enabled. If tracing is disabled, callers need not compute values for spans.
+// On returns true while the process records traces. If tracing is disabled, callers need not compute values for spans.
 func (t *Tracer) On() bool { return t != nil }
 
 // Span describes a part of an operation, after that part has ended.
@@ -48,7 +48,8 @@ func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, step
 	}
 }
 
-// Step exports the span of one step, before the operation has ended. Each step of an operation has a unique name.
+// Step exports the span of one step immediately, because the operation may run for a long time after this step. Each
+// step of an operation has a unique name.
 func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 	if t == nil || o.None() {
 		return

@@ -37,8 +37,8 @@ var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev
 	"beta.kubernetes.io/os",
 	"beta.kubernetes.io/arch"}
 
-// NodeTemplate returns an error for each key of a node template that describes the host or that Machinist itself writes
-// on Nodes.
+// NodeTemplate rejects keys in a node template that describe the host, and keys that Machinist itself writes to Nodes.
+// It returns one error for each such key.
 func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 	errs := Keys(path.Child("labels"), n.Labels, v1beta1.NodeLabelMachine)
 	for _, key := range kubeletLabels {
@@ -63,8 +63,8 @@ func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 	return errs
 }
 
-// Annotations checks the annotations of a template. It returns an error for each annotation that only Machinist writes
-// or that is meant for single Machines. The errors name the field at path.
+// Annotations returns an error for each annotation of a template that only Machinist writes or that is meant for single
+// Machines. The errors name the field at path.
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
 		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate,

@@ -38,8 +38,8 @@ func String() string {
 	return describe(release, commit, info)
 }
 
-// describe derives the version of a program from its build information. The Go command records no commit outside of a
-// repository.
+// describe returns the version of a program with details from its build information. The Go command records a commit
+// only for a build in a repository.
 func describe(release, commit string, info *debug.BuildInfo) string {
 	var details []string
 	settings := map[string]string{}

@@ -30,7 +30,7 @@ type Server struct {
 	next    time.Time // of the next request
 }
 
-// NewServer creates a Server. The Server calls the function ask to request the version of the API server.
+// NewServer creates a Server that requests the version of the API server with the given function.
 func NewServer(ask func(context.Context) (string, error), now clock.PassiveClock) *Server {
 	return &Server{ask: ask, clock: now, inFlight: make(chan struct{}, 1)}
 }

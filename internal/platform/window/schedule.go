@@ -108,8 +108,8 @@ func (s *schedule) matches(date time.Time) bool {
 	return month && day && weekday
 }
 
-// nextOfDay finds the next time of the schedule on a matching day, from the minute from on. Minutes are counted from
-// midnight.
+// nextOfDay returns the first time of the schedule on a matching day that is not before the given minute. Minutes are
+// counted from midnight.
 func (s *schedule) nextOfDay(from int) (int, bool) {
 	hour := from / 60
 	if s.hour&(1<<uint(hour)) != 0 {

@@ -122,8 +122,8 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// covered reports whether the set is open at the given time. If the set is open, it stays open at least until the
-// returned time, and possibly longer.
+// covered returns true if a window of the set is open at the given time. Then a window is open at least until the
+// returned time.
 func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	for i := range s {
 		if end, ok := s[i].covered(at, p); ok {
@@ -133,9 +133,9 @@ func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// covered reports whether the window is open at the given time. If the window is open, it stays open at least until the
-// returned time. If coversDay is true, covered computes this time from the last time of the schedule on the same day.
-// This saves many steps in NextChange, because a schedule may contain every minute of a day.
+// covered returns true if the window is open at the given time. The window then stays open at least until the returned
+// time. If coversDay is true, this time depends only on the last opening of the same day. This saves many steps in
+// NextChange, because a schedule may contain every minute of a day.
 func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {

@@ -18,8 +18,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 	for name, test := range map[string]struct {
 		windows windows
 		from    string
-		// changes contains the times at which the set opens or closes, in turn. The last element is "-" if there is no
-		// further change.
+		// changes contains the times at which the windows open and close, in order. The last element is "-" if there is
+		// no further change.
 		open    bool
 		changes []string
 	}{

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// period is an interval in which the offset of a zone from UTC does not change. It may be a part of a longer interval
-// with the same offset.
+// period is an interval in which the offset of a zone from UTC does not change. The adjacent periods may have the same
+// offset.
 type period struct {
 	zone               *time.Location
 	begin, end, offset int64
 }
 
 // move sets p to a period of the zone that contains the given time. If p already contains the time, move does nothing.
-// For times after the last entry of the zone's table, move is expensive, because the time library parses the rule of
-// the zone in each call.
+// After the last entry of the zone's table, each call is slow, because the time library parses the rule of the zone
+// each time.
 func (p *period) move(zone *time.Location, at int64) {
 	if p.zone == zone && p.begin <= at && at < p.end {
 		return
@@ -34,8 +34,8 @@ func (p *period) move(zone *time.Location, at int64) {
 		p.end = end.Unix()
 	}
 	// After the last entry of the zone's table, the time library computes periods from the rule of the zone. It then
-	// ends a period with the 365th day of the year, which is too early in a leap year. Extending such a period by a day
-	// is correct, because no rule changes the offset around New Year.
+	// ends a period with the 365th day of the year, which is too early in a leap year. The period can be extended by a
+	// day, because no rule changes the offset around New Year.
 	if p.end <= at {
 		p.end = at + secondsOfDay
 	}

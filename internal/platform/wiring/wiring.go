@@ -45,10 +45,10 @@ type Controller struct {
 	// Retries is the rate limiter for repeated passes after errors. Nil means an exponential delay from FirstRetry to
 	// LongestRetry.
 	Retries workqueue.TypedRateLimiter[reconcile.Request]
-	// For is the watch of the objects that the controller reconciles. The names of these objects are the keys. The
-	// field is nil if the keys are not names of objects of one kind.
+	// For describes the objects that the controller reconciles. The names of these objects are the keys. The field is
+	// nil if the keys are not names of objects of one kind.
 	For *Watch
-	// Watches is the list of watches of other objects whose events affect keys.
+	// Watches describes the other objects whose events trigger passes of the controller.
 	Watches []Watch
 	// Sources provides events that come from within the process instead of from an API server.
 	Sources []source.Source
@@ -73,8 +73,8 @@ const (
 	LongestRetry = time.Minute
 )
 
-// retries returns the default rate limiter. In addition to the delay of each key, it limits the repeated passes over
-// all keys of a controller to retriesPerSecond, with a burst of retriesAtOnce.
+// retries returns the default rate limiter. Each key has its own delay. A second limit applies to all keys of a
+// controller: at most retriesPerSecond repeated passes, with a burst of retriesAtOnce.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
@@ -141,7 +141,7 @@ func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 	return nil
 }
 
-// Secrets returns an empty object for watching Secrets. Only the metadata of Secrets is ever cached.
+// Secrets returns the object to pass to a watch of Secrets. Caches contain only the metadata of Secrets.
 func Secrets() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.APIVersion, secret.Kind = "v1", "Secret"

@@ -68,7 +68,8 @@ func Kinds() (names []string) {
 }
 
 // Take creates a backup of a namespace, or of all namespaces if namespace is empty. Without secrets, the backup
-// contains no Secrets. Take skips objects that are being deleted, and returns their names.
+// contains no Secrets. The backup does not contain objects that are being deleted. Take returns the names of these
+// objects.
 func Take(ctx context.Context, cluster client.Reader, namespace string, secrets bool) (f Fleet, deleted []string,
 	err error) {
 	all, err := List(ctx, cluster, namespace, secrets)

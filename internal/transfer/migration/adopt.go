@@ -34,7 +34,7 @@ func forEach[T any](ctx context.Context, parallel int, items []T, do func(contex
 	return group.Wait()
 }
 
-// copying runs the phase Copying. Each missing object of the plan is created, in the order of references.
+// copying creates each missing object of the plan. An object is created after the objects to which it refers.
 func (p *pass) copying(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -43,7 +43,7 @@ func (p *pass) copying(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, problem := range made.findings.blocking(p.migration.Spec.Accept) {
+	for _, problem := range made.findings.obstacles(p.migration.Spec.Accept) {
 		p.addTrouble("%s", problem)
 	}
 	if p.troubleCount > 0 {
@@ -204,8 +204,8 @@ const (
 	stallTimeout = time.Minute
 )
 
-// adopting performs a pass of the phase Adopting, which unpauses the Machines in steps. The first step unpauses one
-// Machine. The number of Machines in a later step is the number of Machines that have been adopted before this step.
+// adopting unpauses Machines so that they adopt their instances. The first step unpauses one Machine. Later, the number
+// of Machines that adopt at the same time is at most the number of Machines that have already adopted.
 func (p *pass) adopting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

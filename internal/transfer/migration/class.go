@@ -25,7 +25,7 @@ import (
 type class struct {
 	name string
 	old  *source.Class
-	// from names the first old object with this description. Findings about the class refer to this object.
+	// from is the name of the first old object with this description. Findings about the class refer to this object.
 	from string
 
 	searched    bool
@@ -33,7 +33,7 @@ type class struct {
 	legacy      provider.Legacy
 
 	object *v1beta1.MachineClass
-	// shown is a copy of the MachineClass for the plan that users read. The copy contains no values of Secrets.
+	// shown is the MachineClass in the form for the published plan, without values of Secrets.
 	shown   *v1beta1.MachineClass
 	secrets []*corev1.Secret
 }

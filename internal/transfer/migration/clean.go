@@ -15,8 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// cleaning runs the phase Cleaning. It applies the postponed changes, removes the old CustomResourceDefinitions, and
-// takes the fence down.
+// cleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down.
 func (p *pass) cleaning(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{allNamespaces: true, copiesOpen: true}); err != nil || !fenced {
 		return err

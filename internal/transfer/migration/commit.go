@@ -20,8 +20,8 @@ import (
 
 // This file has the phase Committing, after which the migration cannot be aborted.
 
-// committing runs the phase Committing. It removes the tags by which the old system finds and deletes instances, and
-// its traces on Nodes. Old objects may be deleted only after this phase.
+// committing removes the tags by which the old system finds and deletes instances. It also removes the traces of the
+// old system on Nodes. Old objects may be deleted only after this phase.
 func (p *pass) committing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

@@ -144,7 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if m.Status.Phase.Ended() {
 		r.rememberStatus(m, &m.Status)
-		return r.ended(ctx, m)
+		return r.removeLateFence(ctx, m)
 	}
 	p := &pass{Reconciler: r, migration: m, requeueAfter: r.Timing.Poll}
 	err := p.run(ctx)
@@ -296,8 +296,8 @@ func (p *pass) report(err error) {
 	}
 }
 
-// ensureFenced creates the missing parts of the fence, and checks that the fence works. If it returns false, the pass
-// must end.
+// ensureFenced creates the missing parts of the fence, and checks that the fence works. If the fence does not work yet,
+// ensureFenced returns false, and the caller must end the pass.
 func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error) {
 	waits, err := p.ensureFence(ctx, p.migration, p.system, scope)
 	if err != nil || waits != "" {
@@ -339,11 +339,11 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, m *v1beta1.Migration,
 	return r.Control.Patch(ctx, m, patch)
 }
 
-// ended removes the fence again after the end of the migration. A former leader whose pass is still running may create
-// a part of the fence after its removal. This part would block the old controllers forever. The last phase of the
-// migration has already waited for former leaders, so this can only happen if the former leader's host was suspended
-// for longer.
-func (r *Reconciler) ended(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
+// removeLateFence removes the fence again after the end of the migration. A former leader whose pass is still running
+// may have created a part of the fence after the first removal. Such a late part of the fence would block the old
+// controllers forever. The last phase of the migration has already waited for former leaders, so a late part can only
+// exist if the former leader's host was suspended for longer.
+func (r *Reconciler) removeLateFence(ctx context.Context, m *v1beta1.Migration) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		r.forget(m.UID)
 		return reconcile.Result{}, nil

@@ -18,7 +18,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
-// oldUID returns the UID of the old object from which a migration created object, or "".
+// oldUID returns the UID of the old object from which a migration created this object. The UID is empty for other
+// objects.
 func oldUID(object client.Object) types.UID {
 	from := object.GetAnnotations()[v1beta1.AnnotationMigratedFrom]
 	return types.UID(from[strings.LastIndex(from, "/")+1:])

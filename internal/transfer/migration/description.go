@@ -29,8 +29,8 @@ type secretPart struct {
 	value    string
 }
 
-// describe reads the Secrets and ConfigMaps of the description. If one of them is unusable, describe reports a Blocker
-// and returns false.
+// describe reads the Secrets and ConfigMaps to which the description of a class refers. If a Secret or ConfigMap is
+// unusable, describe reports a Blocker and returns false.
 func (p *planner) describe(ctx context.Context, c *class) (complete bool, err error) {
 	d := description{spec: runtime.DeepCopyJSON(c.old.Spec), credentials: map[string][]byte{}}
 	complete = true

@@ -38,7 +38,7 @@ type fence struct {
 	heldSince     time.Time // when this process first saw all Leases held by leaseHolder
 	completeSince time.Time // when all parts of the fence were first in place
 	lastRenewal   time.Time
-	// disowned are the Machines whose instances this process has disowned.
+	// disowned has the UIDs of the Machines from whose instances this process has removed Machinist's tags.
 	disowned map[types.UID]bool
 }
 
@@ -223,9 +223,9 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 	return nil
 }
 
-// probe checks whether the policy uses the current version of the ConfigMap. It sends a request with the argument
-// value, and the policy refuses this request only if the ConfigMap contains the same value. API servers take a moment
-// to notice a new version.
+// probe checks whether the policy uses the current version of the ConfigMap. The probe is a request with a value that
+// the current version contains. If the policy refuses the request, the API server uses this version. API servers take a
+// moment to notice a new version.
 func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, value string) (waitingFor string,
 	err error) {
 	waiting := fmt.Sprintf("waiting until all API servers apply the policy %s in namespace %s. If this takes more than a "+

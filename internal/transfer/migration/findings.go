@@ -64,7 +64,8 @@ const (
 	// CodeWebhookRemoved: an admission webhook is only for the old group. The migrator deletes the webhook before it
 	// deletes the old objects.
 	CodeWebhookRemoved = "WebhookRemoved"
-	// CodeWebhookStays: an admission webhook is for the old group and for others. The migrator does not delete it.
+	// CodeWebhookStays: an admission webhook is for the old group and for other API groups. The migrator does not
+	// delete this webhook.
 	CodeWebhookStays = "WebhookStays"
 )
 
@@ -92,7 +93,7 @@ func (f findings) redact(r *redactor) {
 	}
 }
 
-// withoutInstances reports whether the instances of a class cannot be listed because of this finding.
+// withoutInstances returns true if the finding describes a problem that prevents listing the instances of a class.
 func (f objectFinding) withoutInstances() bool {
 	return f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable || f.Code == CodeSecretNotAllowed
 }
@@ -137,8 +138,9 @@ func (f objectFinding) line() string {
 	return where + ": " + f.Message
 }
 
-// blocking returns why the migration cannot begin: Blockers, and losses that the user has not accepted.
-func (f findings) blocking(accepted []string) []string {
+// obstacles returns the reasons that prevent the start of the migration: Blockers, and losses that the user has not
+// accepted.
+func (f findings) obstacles(accepted []string) []string {
 	var why []string
 	counts := map[string]int{}
 	for _, one := range f.sorted() {

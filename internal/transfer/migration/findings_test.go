@@ -71,10 +71,10 @@ func TestBlockersAndUnacceptedLossesBlock(t *testing.T) {
 	}
 	want := []string{"B Machine/0: b", "B Machine/1: b", "B Machine/2: b",
 		"the loss L1 is not accepted: Machine/0 spec.x: l"}
-	if got := f.blocking([]string{"L2", "B", "Unknown"}); !slices.Equal(got, want) {
+	if got := f.obstacles([]string{"L2", "B", "Unknown"}); !slices.Equal(got, want) {
 		t.Errorf("the reasons are %q, expected %q", got, want)
 	}
-	if got := f.blocking([]string{"L1", "L2"}); !slices.Equal(got, want[:3]) {
+	if got := f.obstacles([]string{"L1", "L2"}); !slices.Equal(got, want[:3]) {
 		t.Errorf("with all losses accepted, the reasons are %q", got)
 	}
 }

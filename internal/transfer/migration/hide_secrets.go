@@ -63,9 +63,9 @@ func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.
 // maxFields limits the fields that a finding names.
 const maxFields = 3
 
-// convertedWithout replaces the values of one secret part of the description, and converts the changed description. If
-// a field of the resulting providerSpec differs from the original, this field contains a value of the secret part. If
-// the conversion fails, the result is an empty providerSpec.
+// convertedWithout converts the description with other values for one secret part. If a field of the resulting
+// providerSpec differs from the original conversion, the original field contains a secret value. If the conversion
+// fails, the result is an empty providerSpec.
 func (p *planner) convertedWithout(ctx context.Context, c *class, part secretPart, converted *v1beta1.MachineClassSpec,
 	facts []byte) (map[string]any, error) {
 	spec, credentials := c.description.withPart(part, disguise)

@@ -53,7 +53,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead starts the export when this process becomes the leader.
+// lead must be called when this process becomes the leader, because only the leader exports these metrics.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.migrations.Lead()

@@ -56,8 +56,9 @@ func Changed() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: ours})
 }
 
-// restoreStatus restores the last written status if the migrator cannot have written the current phase, or if the
-// record of the stopped workloads was lost. It reports whether it changed anything.
+// restoreStatus restores the last status that this process wrote, if another client has damaged the status. The status
+// is damaged if the migrator cannot have written the current phase, or if the record of the stopped workloads is
+// missing. The result is true if the status was restored.
 func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bool {
 	r.mu.Lock()
 	known := r.written[client.ObjectKeyFromObject(m)]

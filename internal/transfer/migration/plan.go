@@ -108,7 +108,7 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	if err := p.locate(ctx, machines); err != nil {
 		return nil, err
 	}
-	facts := p.match(machines)
+	facts := p.matchInstances(machines)
 	for _, c := range p.plan.classes {
 		if err := p.convert(ctx, c, facts[c]); err != nil {
 			return nil, err
@@ -273,7 +273,7 @@ func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet,
 	return s
 }
 
-// check adds a health check without remediation, which the phase Cleaning enables.
+// check adds a health check to the plan, with remediation turned off. The phase Cleaning turns the remediation on.
 func (p *planner) check(object client.Object, c conversion) {
 	check, ok := object.(*v1beta1.MachineHealthCheck)
 	if !ok {

@@ -69,8 +69,9 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 	return nil
 }
 
-// match adds each machine with exactly one instance to the plan. It returns the facts about one instance of each class.
-func (p *planner) match(machines []candidate) map[*class][]byte {
+// matchInstances adds each machine with exactly one instance to the plan. It returns the facts about one instance of
+// each class.
+func (p *planner) matchInstances(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	taken := map[string]string{} // provider ID → machine
 	for _, m := range machines {
@@ -163,8 +164,7 @@ func (p *planner) machine(m candidate, in located) {
 	p.plan.machines = append(p.plan.machines, &machine{candidate: m, instance: in})
 }
 
-// located describes an instance that the provider has found for the old machines. It has only the fields that the plan
-// needs.
+// located holds the facts that the plan needs about an instance of the old system.
 type located struct {
 	ProviderID string
 	Collected  bool

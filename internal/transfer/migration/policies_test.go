@@ -172,8 +172,8 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 	m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
 		Spec: v1beta1.MigrationSpec{Source: group, Provider: "sim"}}
 	// The policies protect only the first Lease. The second Lease is in a namespace that is not in the value
-	// migrator.namespaces of the chart. The name of the third Lease contains the name of another Lease. The last Lease
-	// belongs to Kubernetes.
+	// migrator.namespaces of the chart. The name of the third Lease contains the name of another Lease. The fourth
+	// Lease, kube-other, belongs to a component of Kubernetes.
 	leases := []v1beta1.MigrationLease{{Namespace: namespace, Name: "machine-controller"},
 		{Namespace: elsewhere, Name: "machine-controller"}, {Namespace: namespace, Name: "x," + namespace + "/another,"},
 		{Namespace: metav1.NamespaceSystem, Name: "kube-other"}}

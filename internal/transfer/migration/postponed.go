@@ -63,8 +63,8 @@ func completionPatch(object client.Object) map[string]any {
 	return patch
 }
 
-// completedYAML returns an object in its form after the migration. Users may apply it later, so it must neither freeze
-// the fleet again nor permit adoption.
+// completedYAML returns an object in its form after the migration. Users may apply this YAML later. Therefore the YAML
+// must neither freeze the fleet again nor permit adoption.
 func completedYAML(object client.Object) ([]byte, error) {
 	object = object.DeepCopyObject().(client.Object)
 	object.GetObjectKind().SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kindOf(object)))

@@ -61,9 +61,9 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 }
 
 // agreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this plan.
-// If the migration may not start, agreed writes the reasons into the condition Planned.
+// If the migration may not start, the condition Planned gets the reasons.
 func (p *pass) agreed(plan *plan) bool {
-	blocking := plan.findings.blocking(p.migration.Spec.Accept)
+	blocking := plan.findings.obstacles(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
 		blocking = append(blocking, fmt.Sprintf("spec.planHash is %s, but the plan is now %s: read the plan again", agreed,
 			plan.hash))
@@ -259,13 +259,13 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	return nil
 }
 
-// chunksOf splits a text into chunks of at most chunkBytes. If possible, it splits the text before the string in the
-// argument mark. If mark is a line break, it splits the text between two lines.
-func chunksOf(text, mark string) []string {
+// chunksOf splits a text into chunks of at most chunkBytes. If possible, it splits the text before a separator. If the
+// separator is a line break, it splits the text between two lines.
+func chunksOf(text, separator string) []string {
 	var chunks []string
 	for len(text) > chunkBytes {
-		cut := strings.LastIndex(text[:chunkBytes], mark)
-		if mark == "\n" {
+		cut := strings.LastIndex(text[:chunkBytes], separator)
+		if separator == "\n" {
 			cut++
 		}
 		if cut <= 0 {

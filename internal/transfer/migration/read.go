@@ -174,7 +174,7 @@ func (o *ownObjects) find(object client.Object) client.Object {
 	return nil
 }
 
-// orNil returns the object in the index that has the same name as the argument like. If there is no such object, orNil
+// orNil searches the index for an object with the same name as the given object. If the index has no such object, orNil
 // returns a nil interface, not a nil pointer in an interface.
 func orNil[P client.Object](index map[string]P, like client.Object) client.Object {
 	if object, found := index[like.GetName()]; found {

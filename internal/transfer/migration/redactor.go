@@ -61,8 +61,8 @@ func (r *redactor) inText(text string) string {
 	return strings.ToValidUTF8(b.String(), "")
 }
 
-// matchLength returns how many bytes at the start of the text must be removed. These bytes are a registered value, or
-// at least the first minBeginning bytes of a registered value.
+// matchLength returns how many bytes at the start of the text must be removed. The redactor removes a whole registered
+// value, or a truncated registered value of at least minBeginning bytes.
 func (r *redactor) matchLength(text string) (longest int) {
 	for _, value := range r.values {
 		n := 0

@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// removing performs a pass of the phase Removing. It removes webhooks that could refuse the deletions, then the
-// finalizers and owner references of all old objects, and then these objects. Without owner references, the deletion of
-// an object does not delete other objects. Without finalizers, no object stays in deletion, for which a restarted old
-// controller would delete the instance.
+// removing first deletes webhooks that could refuse the deletions. Then it removes the finalizers and owner references
+// of all old objects, and deletes these objects. Without owner references, the deletion of an object does not delete
+// other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old controller could find
+// the object that is being deleted, and delete its instance.
 func (p *pass) removing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -101,7 +101,7 @@ var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, 
 	source.RoleMachine}
 
 // objectsToRemove returns the old objects that the migrator deletes. The result does not include objects that stay with
-// the old system. If any object stays, all classes stay.
+// the old system. If at least one object that is not a class stays, all classes stay too.
 func (p *pass) objectsToRemove(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
 	scope := map[source.Role][]*unstructured.Unstructured{}
 	someStay := false

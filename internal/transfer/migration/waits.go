@@ -48,7 +48,7 @@ func (r *Reconciler) metFor(m *v1beta1.Migration, condition string, isMet bool) 
 	return r.Clock.Since(from)
 }
 
-// unchangedFor returns for how long the callers in the current phase have passed the same number n. A phase uses this
+// unchangedFor returns the time for which a counter of the current phase has had the same value. A phase uses this
 // function to notice that it makes no progress.
 func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
 	r.mu.Lock()

@@ -38,7 +38,7 @@ type clusters struct {
 	testing.TB
 	source, destination client.WithWatch
 	namespace           string
-	// writes counts the move's successful writes. The move is killed directly after write number killAt.
+	// writes is the number of successful writes of the move. The move is killed directly after write number killAt.
 	writes, killAt int
 	killed         bool
 	// If idle is set, the processes do nothing. onList is called at each list request of the move.
@@ -125,7 +125,7 @@ func (c *clusters) launch(cluster client.Client, m *v1beta1.Machine) {
 	c.must(cluster.Status().Update(c.Context(), m))
 }
 
-// move moves the whole namespace, or only the given deployments.
+// move runs a move of the given deployments. Without deployments, it moves the whole namespace.
 func (c *clusters) move(deployments ...string) error {
 	c.Helper()
 	c.reports, c.writes, c.killed = nil, 0, false
@@ -186,7 +186,7 @@ func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 	})
 }
 
-// processes simulates one pass of the managers and providers of both clusters.
+// A call of processes simulates one pass of the managers and providers of both clusters.
 func (c *clusters) processes() {
 	c.Helper()
 	if c.idle {

@@ -40,7 +40,7 @@ type Move struct {
 	// Deployments are names of MachineDeployments in Namespace, which are moved with all objects that belong to them.
 	// Empty means all objects.
 	Deployments []string
-	// Until is the end of the permission to adopt instances of the source, by the clock of the destination.
+	// Until holds the time at which the permission to adopt instances of the source ends, by the destination's clock.
 	Until time.Time
 	// Interval is the time between two checks while the move waits. The default is one second.
 	Interval time.Duration

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// After each write, clusters checks that the fleet is safe.
+// The type clusters checks after each write that the fleet is safe.
 //
 // Rules: move-is-repeatable, move-stops-source-first and move-owners-come-last.
 func TestMoveThatIsKilledAfterEachWriteCanBeRepeated(t *testing.T) {

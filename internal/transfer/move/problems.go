@@ -63,7 +63,8 @@ func (m *Move) existingInDestination(ctx context.Context, f *fleet) (map[key]*ob
 		existing[keyOf(o)] = o
 	}
 	for _, secret := range f.ofKinds("Secret") {
-		// List omits Secrets without the label for their use, but such a Secret may have the same name.
+		// The function List omits Secrets without Machinist's label. A Secret without this label may have the same name
+		// as a Secret of the source.
 		found := &object{}
 		found.SetGroupVersionKind(secret.GroupVersionKind())
 		switch err := m.Destination.Get(ctx, client.ObjectKeyFromObject(secret), found); {

@@ -51,7 +51,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 				waiting = append(waiting, why)
 				continue
 			}
-			if err := m.change(ctx, o, func(o *object) { mark(o, movedTo, m.To) }); err != nil {
+			if err := m.patchSource(ctx, o, func(o *object) { mark(o, movedTo, m.To) }); err != nil {
 				return nil, err
 			}
 		}
@@ -153,7 +153,7 @@ func (m *Move) removeFinalizers(ctx context.Context) (waiting []string, err erro
 		}
 		left := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == v1beta1.MachineFinalizer })
 		if len(left) < len(o.GetFinalizers()) {
-			if err := m.change(ctx, o, func(o *object) { o.SetFinalizers(left) }); err != nil {
+			if err := m.patchSource(ctx, o, func(o *object) { o.SetFinalizers(left) }); err != nil {
 				return nil, err
 			}
 		}

@@ -20,10 +20,11 @@ func (m *Move) stop(ctx context.Context) error {
 	if err := m.await(ctx, m.freezeAll); err != nil {
 		return err
 	}
-	return m.await(ctx, m.pause)
+	return m.await(ctx, m.pauseMachines)
 }
 
-// freezeAll freezes all sets and deployments. It returns the objects whose freeze the manager has not confirmed yet.
+// freezeAll freezes all sets and deployments. It returns the objects for which the manager has not confirmed the freeze
+// yet.
 func (m *Move) freezeAll(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -37,7 +38,7 @@ func (m *Move) freezeAll(ctx context.Context) (waiting []string, err error) {
 		case "Machine":
 		case "MachineSet", "MachineDeployment":
 			if destinationOf(o) != m.To {
-				if err := m.change(ctx, o, m.markFrozen); err != nil {
+				if err := m.patchSource(ctx, o, m.markFrozen); err != nil {
 					return nil, err
 				}
 			}
@@ -47,7 +48,7 @@ func (m *Move) freezeAll(ctx context.Context) (waiting []string, err error) {
 			}
 		default:
 			if destinationOf(o) != m.To {
-				if err := m.change(ctx, o, func(o *object) { mark(o, movingTo, m.To) }); err != nil {
+				if err := m.patchSource(ctx, o, func(o *object) { mark(o, movingTo, m.To) }); err != nil {
 					return nil, err
 				}
 			}
@@ -71,8 +72,9 @@ func (m *Move) markFrozen(o *object) {
 	}
 }
 
-// pause pauses each Machine without unfinished work, and returns those that are not paused or not confirmed yet.
-func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
+// pauseMachines pauses each Machine without unfinished work. It returns the Machines with unfinished work, and the
+// Machines for which the provider has not confirmed the pause yet.
+func (m *Move) pauseMachines(ctx context.Context) (waiting []string, err error) {
 	f, err := m.gather(ctx)
 	if err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func (m *Move) pause(ctx context.Context) (waiting []string, err error) {
 		case unfinished(machine) != "":
 			waiting = append(waiting, unfinished(machine))
 		default:
-			if err := m.change(ctx, o, func(o *object) {
+			if err := m.patchSource(ctx, o, func(o *object) {
 				mark(o, movingTo, m.To)
 				mark(o, v1beta1.AnnotationPaused, "")
 			}); err != nil {
@@ -138,8 +140,8 @@ func unfinished(m *v1beta1.Machine) string {
 	return fmt.Sprintf("Machine %s/%s, which %s", m.Namespace, m.Name, why)
 }
 
-// change patches an object of the source. It returns a conflict error if another client has changed the object.
-func (m *Move) change(ctx context.Context, o *object, change func(*object)) error {
+// patchSource patches an object of the source. It returns a conflict error if another client has changed the object.
+func (m *Move) patchSource(ctx context.Context, o *object, change func(*object)) error {
 	changed := o.DeepCopy()
 	change(changed)
 	err := m.Source.Patch(ctx, changed, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))

@@ -23,8 +23,8 @@ import (
 type Provider struct {
 	// Name is the driver's name, such as "azure". The process is called machinist-provider-<name>. Required.
 	Name string
-	// AddFlags adds the flags of the driver. Nil means that it has none. The flags of the process are already
-	// registered.
+	// AddFlags adds the flags of the driver. If AddFlags is nil, the driver has no flags. The flags of the process are
+	// already registered.
 	AddFlags func(*pflag.FlagSet)
 	// New creates the driver after the flags were parsed. It returns an error if a flag is missing or wrong. It must
 	// not fail if the cloud does not answer, because the calls of the driver report this. Required.

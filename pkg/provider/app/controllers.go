@@ -252,7 +252,8 @@ func addApproval(ctx context.Context, op *process.Process, s *settings, driver *
 	return nil
 }
 
-// joinTimeout is how long a machine may wait for its Node. After this time, a failed check counts as the reason.
+// joinTimeout is how long a machine may wait for its Node. If a machine waits longer, a failed check of the target
+// cluster counts as the cause.
 const joinTimeout = time.Minute
 
 // monitorJoins returns a monitor that periodically checks whether machines can join the target cluster.

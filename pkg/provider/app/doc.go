@@ -1,4 +1,4 @@
-// Package app contains the process around a driver. With it, the main function of a provider is:
+// Package app contains the process around a driver. The main function of a provider calls the package like this:
 //
 //	func main() {
 //		app.Main(app.Provider{Name: "acme", New: func() (provider.Driver, error) { return acme.New() }})

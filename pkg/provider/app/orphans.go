@@ -13,8 +13,9 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// addOrphans adds the controller that removes orphans. The parameter checkInstance makes the Machine controller look up
-// a Machine's instance. The parameter target is nil if there is no target cluster.
+// addOrphans adds the controller that removes orphans (instances without a Machine) to the process. The parameter
+// checkInstance makes the Machine controller look up a Machine's instance. The parameter target is nil if there is no
+// target cluster.
 func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine),
 	target *orphans.Target) error {
 	orphanMetrics, err := orphans.NewMetrics(metrics.Registry)

@@ -171,8 +171,8 @@ type cloudCall struct {
 	do   func(context.Context) error
 }
 
-// calls returns all driver calls that must ask the cloud about the subject, which has an instance. The Create call
-// creates an instance for another machine. The calls are sorted: reads come first, and deletions last.
+// calls returns all calls of the driver that must send requests to the cloud. All calls except Create use the subject's
+// instance. Create starts an instance for another machine. The calls are sorted: reads come first, and deletions last.
 func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 	fresh := t.subject()
 	create := t.createRequest(fresh)
@@ -249,15 +249,16 @@ func capacityIsPlausible(t *trial) {
 	}
 }
 
-// bait is a resource to which credentials could refer: a file, a URL, or a command that leaves a trace.
+// bait is a resource that a driver must not use: a file, a URL, or a command that creates a file. An attacker could put
+// a reference to it into credentials.
 type bait struct {
 	file, canary, url string
 	fetched           atomic.Int32
 	close             func()
 }
 
-// newBait stores the secret in a file and serves it on a URL. Credentials name this file, this URL, or a command that
-// creates the canary file. If the canary file exists, the driver has run the command.
+// newBait stores the secret in a file and serves it on a URL. A test puts a reference into the credentials: the file,
+// the URL, or a command that creates the canary file. If the canary file exists, the driver has run the command.
 func newBait(secret []byte) (*bait, error) {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {

@@ -14,25 +14,27 @@ import (
 // fakeCloud is a cloud in memory whose behavior is difficult for drivers. A server needs a network interface, which is
 // created before the server and outlives it. Deletions are not immediate, reads may return earlier states, and error
 // messages quote the request. The progress of an operation depends on the number of calls and not on time. For example,
-// a new server runs after a number of reads.
+// a new server changes to running after a certain number of reads.
 type fakeCloud struct {
 	mu      sync.Mutex
 	account string // the token that the cloud accepts
 	serial  int
 	servers []*server // in order of creation
 	parts   map[string]map[string]string
-	// reserved contains the network interfaces that a refused call made unusable.
+	// The keys of reserved are the network interfaces that became unusable through a refused call.
 	reserved map[string]bool
 	tokens   map[string]spent
 
-	// A server runs after boot reads, and is gone after end delete calls. The first lag reads do not show a new server.
+	// boot is the number of reads before a new server runs. end is the number of delete calls before a server is gone.
+	// lag is the number of reads that do not show a new server.
 	boot, end, lag int
 
 	faults map[FaultKind]*active
 	gone   []*server
 	// quota is the maximum number of servers while QuotaFreesLate is active.
 	quota int
-	// reads and lists count the calls so far. Some faults affect only every second call.
+	// The fields reads and lists are the numbers of read calls and list calls so far. Some faults affect only every
+	// second call.
 	reads, lists int
 	announced    map[string]time.Time
 }
@@ -95,7 +97,7 @@ type request struct {
 type readsAll struct{}
 
 // hides returns true if the given fault must hide a change of the server in this answer. The change stays hidden for
-// Fault.For, and in at least one answer, so that a slow test notices the fault too.
+// the duration Fault.For. At least one answer hides the change, so that a slow test notices the fault too.
 func (c *fakeCloud) hides(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
 	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
@@ -342,8 +344,8 @@ func (c *fakeCloud) sees(s *server) bool {
 	return s.checks > c.lag
 }
 
-// withCase returns the server as it is. If the fault OtherCase is active, the ID and the name of the result are in
-// upper case.
+// withCase returns the server with its ID and name in upper case if the fault OtherCase is active. Without the fault,
+// it returns the server unchanged.
 func (c *fakeCloud) withCase(s server) server {
 	if c.faults[OtherCase] != nil {
 		s.id, s.node = strings.ToUpper(s.id), strings.ToUpper(s.node)
@@ -351,7 +353,7 @@ func (c *fakeCloud) withCase(s server) server {
 	return s
 }
 
-// shown returns the server in the form in which reads and lists return it while faults are active.
+// shown returns the server with the changes that active faults make to the results of reads and lists.
 func (c *fakeCloud) shown(s *server) server {
 	out := c.withCase(*s)
 	if c.hides(LateTags, s, s.createdAt) {
@@ -403,7 +405,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 	return page, more, err
 }
 
-// filter returns the tags by which a search actually filters.
+// filter returns the tags to search for. While the fault FiltersIgnored is active, a search ignores its tags.
 func (c *fakeCloud) filter(tags map[string]string) map[string]string {
 	if c.faults[FiltersIgnored] != nil {
 		return nil

@@ -29,8 +29,8 @@ func manyAtOnce(t *trial) {
 	for i := range subjects {
 		subjects[i] = t.subject()
 	}
-	// atOnce calls the function do concurrently for all subjects. At the same time, it calls List and Get, which must
-	// not affect the calls of do.
+	// atOnce makes the given call concurrently for all subjects. At the same time, it calls List and Get, which must
+	// not affect the given calls.
 	atOnce := func(do func(i int, s *subject) error) {
 		var all sync.WaitGroup
 		for i, s := range subjects {
@@ -133,7 +133,8 @@ func endedContext(t *trial) {
 	}
 }
 
-// secretsStaySecret provokes many errors. The type watched, which wraps the driver, checks each answer for secrets.
+// secretsStaySecret provokes many errors. The driver is wrapped in the type watched, which checks each answer for
+// secrets.
 func secretsStaySecret(t *trial) {
 	s := t.subject()
 	t.launch(s)

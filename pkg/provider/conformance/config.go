@@ -33,8 +33,8 @@ type Config struct {
 	MalformedCredentials []provider.Credentials
 	// RejectedCredentials are well-formed credentials that the cloud does not accept.
 	RejectedCredentials provider.Credentials
-	// PublicCredentials lists the keys in credentials whose values are not secret, such as the name of an account. The
-	// list also applies to the credentials of Legacies.
+	// PublicCredentials lists the keys in credentials whose values are not secret, such as the name of an account.
+	// These keys are also public in the credentials of the old systems in the field Legacies.
 	PublicCredentials []string
 
 	// Version is the kubelet version that the suite requests. Default: none.
@@ -50,8 +50,8 @@ type Config struct {
 	Timeout time.Duration
 	// If Full is true, a case whose hook is missing fails. Otherwise such a case is skipped.
 	Full bool
-	// Never contains the faults that this cloud cannot have, such as OtherCase if the IDs of the cloud are numbers. The
-	// suite skips the cases that need these faults, even if Full is set.
+	// Never lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud are numbers.
+	// The suite skips the cases that need these faults, even if Full is set.
 	Never []FaultKind
 	// Legacies describes instances of the old systems from which fleets can come, one for each system. List with Class
 	// must find these instances, so they must be in the account of Class. Import must be able to translate every field
@@ -76,17 +76,18 @@ type InvalidSpec struct {
 // Cloud contains hooks that access the cloud without the driver. Each hook may be nil.
 type Cloud struct {
 	// Resources lists everything that costs money or blocks a name: instances, disks, network interfaces and addresses.
-	// An entry is a kind and a name, such as "disk/worker-1". The list must not lag behind. It may contain resources of
-	// other users if these do not change.
+	// An entry is a kind and a name, such as "disk/worker-1". The list must not lag behind. The list may contain
+	// resources of other users, but only if these resources do not change during the suite.
 	Resources func(ctx context.Context) ([]string, error)
 	// Launch creates an instance that does not belong to Machinist. The given tags are a subset of provider.Tag*, in
 	// the driver's spelling. Launch returns the provider ID and a function that removes the instance. This function
 	// must also succeed if the instance no longer exists.
 	Launch func(ctx context.Context, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
-	// LaunchNamed is like Launch, but the new instance gets the name of an earlier instance. The driver created the
-	// earlier instance, which is the parameter gone and no longer exists. If the driver finds instances by other
-	// properties than their names and tags, the new instance also has these properties of the earlier instance.
+	// LaunchNamed is like Launch, but the new instance gets the name of an earlier instance. The parameter gone
+	// describes the earlier instance. The driver created that instance, and it no longer exists. If the driver finds
+	// instances by other properties than their names and tags, the new instance also has these properties of the
+	// earlier instance.
 	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string,
 		remove func(context.Context) error, err error)
 	// LaunchLegacy is like Launch, but the new instance looks as if the old system had created it for a Machine with
@@ -113,8 +114,9 @@ type Fault struct {
 	Skip int
 	// RetryAfter is the waiting time that the cloud requests. Zero means none. Only Throttled uses RetryAfter.
 	RetryAfter time.Duration
-	// For is how long the cloud delays something: tens of milliseconds, and much less than the driver's CreateSettle.
-	// Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse use the field For.
+	// For is the length of the delay that the fault causes. Use tens of milliseconds, which must be much less than the
+	// driver's CreateSettle. Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse
+	// use the field For.
 	For time.Duration
 	// Address is the IP address that guests report. Only GuestClaims uses Address.
 	Address string
@@ -142,7 +144,8 @@ const (
 	Hanging FaultKind = "Hanging"
 )
 
-// Faults of a cloud that answers calls, but behaves in a difficult way. All calls that are not mentioned succeed.
+// Faults of a cloud that answers calls, but returns outdated, incomplete or unexpected results. All calls that are not
+// mentioned succeed.
 const (
 	// LateReads: reads by ID do not find a resource until Fault.For after its creation. For the same time after a
 	// deletion, reads by ID show the resource in its earlier state. Lists, and calls that change something, do not lag
@@ -181,7 +184,8 @@ const (
 	// GivesUp: the cloud accepts new instances, which then fail for lack of capacity before they run.
 	GivesUp FaultKind = "GivesUp"
 	// OperationFails: at the beginning of the fault, an operation such as a resize fails on each running instance of
-	// the account. The instances continue to run. Reads show the state that the cloud uses for a failed operation.
+	// the account. The instances continue to run. Reads of the instance show the state that the cloud reports after a
+	// failed operation.
 	OperationFails FaultKind = "OperationFails"
 	// FiltersIgnored: lists and searches ignore their filters and return everything in the account.
 	FiltersIgnored FaultKind = "FiltersIgnored"
@@ -194,8 +198,9 @@ const (
 	// GuestClaims: every running guest reports Fault.Address as its own address, in each way in which this cloud learns
 	// addresses from guests.
 	GuestClaims FaultKind = "GuestClaims"
-	// PartsReserved: there is no quota for another instance. A call that is refused for this reason reserves the parts
-	// that it names. Reserved parts belong to no instance, and no other call can use them until they are deleted.
+	// PartsReserved: there is no quota for another instance. If the cloud refuses a call because of the quota, the
+	// disks and network interfaces in the call become reserved. Reserved parts belong to no instance. A later call
+	// cannot use them, so the driver must delete them.
 	PartsReserved FaultKind = "PartsReserved"
 )
 

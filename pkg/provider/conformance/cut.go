@@ -28,7 +28,7 @@ func cutCases() []testCase {
 	}
 }
 
-// maxCloudCalls is far more calls to the cloud than one call of a driver needs.
+// maxCloudCalls limits the number of requests to the cloud for one call of a driver. Drivers need far fewer requests.
 const maxCloudCalls = 100
 
 func cutList(t *trial) {
@@ -138,7 +138,7 @@ func leftoversAreListed(t *trial) {
 }
 
 // hasLeftovers reports whether List returns leftovers of the subject. It also checks that no leftover belongs to
-// another cluster or to the instance of intact, a subject whose Create completed.
+// another cluster, or to the instance of the subject intact. The Create for this subject was not interrupted.
 func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -162,7 +162,8 @@ func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 
 func credentialsExpire(t *trial) {
 	before := t.resourcesNow()
-	// checkExpired checks the code of an error. If the code is not ambiguous, it must be Unauthenticated.
+	// checkExpired checks the error of a call with expired credentials. Its code must be Unauthenticated, or one of the
+	// codes for an unknown result.
 	checkExpired := func(err error, attempted string) {
 		t.Helper()
 		if !provider.CodeOf(err).Ambiguous() {

@@ -150,8 +150,8 @@ func (t *trial) checkUnchanged(s *subject, after string) {
 	t.checkTags(in, s, "after "+after)
 }
 
-// foreignOwners returns other subjects that have the provider ID of the given subject's instance but do not own this
-// instance. The keys are their descriptions.
+// foreignOwners returns subjects for a test of Delete. Each has the provider ID of the given subject's instance, but
+// its tags do not match this instance. The keys of the map describe the subjects.
 func (t *trial) foreignOwners(s *subject) map[string]*subject {
 	machine, cluster := t.subject(), t.subjectOf(t.otherCluster())
 	sameUID := *s

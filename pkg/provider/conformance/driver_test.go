@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The driver correct is written for fakeCloud and follows the contract. Tests can replace the functions in its fields.
+// correct is a driver for fakeCloud that follows the contract. Tests can replace the functions in its fields.
 type correct struct {
 	cloud    *fakeCloud
 	pageSize int
@@ -33,8 +33,9 @@ type correct struct {
 	// requiredTags returns the tags that an instance must have to be deleted.
 	requiredTags func(cluster string, m provider.Machine) map[string]string
 	convert      func(server) *provider.Instance
-	// In a correct driver, the following fields are true. With checksFirst, Create looks for an instance of the machine.
-	// With once, each page of List contains an instance only once. With disks, Delete also deletes the disks.
+	// The following fields are true in a driver that follows the contract. checksFirst makes Create look for an
+	// instance of the machine first. once makes List return each instance only once per page. disks makes Delete also
+	// delete the disks.
 	checksFirst, once, disks bool
 	// With filters, the driver checks that the results of a search match its request. With untagged, Delete finds a
 	// network interface without tags by its name. With replaces, Create replaces a reserved network interface.

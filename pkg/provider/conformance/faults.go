@@ -55,7 +55,7 @@ func lastCases() []testCase {
 		needs: []need{needsResources}, test: nothingIsLeft}}
 }
 
-// loseCreate calls Create so that its answer is lost. It returns the time at which the call ended.
+// loseCreate calls Create while the cloud loses the answer. It returns the end time of the call.
 func (t *trial) loseCreate(s *subject) (ended time.Time) {
 	t.Helper()
 	end := t.inject(Fault{Kind: LostCreate})
@@ -244,8 +244,8 @@ func hangingCloud(t *trial) {
 	t.launch(s)
 	calls := t.calls(t.Class, s)
 	end := t.inject(Fault{Kind: Hanging})
-	// This time is long enough to send the call. If a slow driver has not sent the call yet, the error must have the
-	// same code.
+	// This time is long enough to send the call. A slow driver may not have sent its request yet. Its error must have
+	// the same code.
 	const underWay = 50 * time.Millisecond
 	for _, call := range calls {
 		ctx, cancel := context.WithTimeout(t.Context(), underWay)

@@ -95,8 +95,8 @@ func (c *fakeCloud) hasServerOf(m provider.Machine) bool {
 // randomToken makes every Create call use a new token, so that only a search by tags can prevent another instance.
 func randomToken(b *broken) { b.idempotency = func(provider.CreateRequest) string { return random(8) } }
 
-// goneIf breaks Delete: if the function matches accepts the result of Get, Delete reports Gone without a deletion.
-// After a successful Delete for the machine, Delete works.
+// goneIf breaks Delete. If the given function returns true for the result of Get, Delete reports Gone without deleting
+// the instance. After a first successful Delete for the machine, Delete works correctly.
 func goneIf(matches func(in *provider.Instance, err error) bool) func(*broken) {
 	return func(b *broken) {
 		accepted := map[types.UID]bool{}
@@ -165,7 +165,7 @@ func lateFlaws() []flaw {
 	}
 }
 
-// byName finds a server by its name alone, which is wrong because another owner may use the same name.
+// byName finds a server only by its name. Drivers must not do this, because another owner may use the same name.
 func byName(ctx context.Context, b *broken, m provider.Machine) *provider.Instance {
 	all, _, _ := b.cloud.listServers(ctx, b.cloud.account, nil, 0, 1000)
 	for _, s := range all {

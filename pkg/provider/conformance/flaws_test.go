@@ -108,16 +108,15 @@ func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {
 }
 
 type flaw struct {
-	// The case with the name of must find the flaw.
+	// of is the name of the case that must find the flaw.
 	of   string
 	name string
-	// The case must fail with a message that contains the text rule.
+	// rule is a text that must be part of the case's failure message.
 	rule string
 	with func(b *broken)
-	// The cases in after run before the case that must find the flaw.
+	// after contains the names of cases to run first, before the case that must find the flaw.
 	after []string
-	// If the flaw is visible only in a certain state of the cloud, the function cloud prepares the fakeCloud. Otherwise
-	// it is nil.
+	// cloud is a function that prepares the fakeCloud. It is nil if the flaw is visible in every state of the cloud.
 	cloud func(*fakeCloud)
 }
 
@@ -157,7 +156,6 @@ func meeting() func() {
 	}
 }
 
-// flaws returns the flaws of all cases, at least one for each case.
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
 		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws())
@@ -194,7 +192,8 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 	}
 }
 
-// The type broken without a flaw passes all cases. Therefore only the flaw makes a case fail in the other tests.
+// A driver of the type broken passes all cases if no flaw is enabled. If a case fails in another test, the cause is
+// therefore the enabled flaw.
 func TestBrokenDriverWithoutFlawPasses(t *testing.T) {
 	t.Parallel()
 	c := newFakeCloud()

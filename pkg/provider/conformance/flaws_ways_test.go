@@ -63,7 +63,8 @@ func forgetsNICs(b *broken) {
 	}
 }
 
-// tagsLater sets the tags of a server in a second call. If that call fails, the server never gets tags.
+// tagsLater makes Create set the tags of a server in a second call to the cloud. If the second call fails, the server
+// never gets tags.
 func tagsLater(b *broken) {
 	var owner provider.CreateRequest
 	b.tags = func(req provider.CreateRequest) map[string]string { owner = req; return nil }

@@ -63,7 +63,7 @@ func (t *trial) inject(fault Fault) (end func()) {
 	return end
 }
 
-// tryInject is like inject, but for cases that can also run without the fault.
+// tryInject injects a fault if the configuration supports it. If not, the case runs without the fault.
 func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	t.Helper()
 	if t.Cloud.Inject == nil || slices.Contains(t.Never, fault.Kind) {

@@ -49,7 +49,8 @@ type testCase struct {
 	test  func(*trial)
 }
 
-// need names a requirement of a case: a hook or an option in Config, or an optional interface of the driver.
+// need is the name of something that a case requires: a hook or an option in Config, or an optional interface of the
+// driver.
 type need string
 
 const (

@@ -64,7 +64,7 @@ func (t *trial) restart() *watched {
 type subject struct {
 	provider.Machine
 	cluster string
-	// providerID and scope identify its instance. They are empty while the instance is unknown.
+	// providerID and scope identify its instance. Both fields are empty until the test knows the instance.
 	providerID, scope string
 }
 
@@ -312,8 +312,8 @@ func (t *trial) lag() time.Duration {
 	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
 }
 
-// retryCreate repeats a Create call until it returns the instance. The case fails after an error after which Machinist
-// would not retry soon.
+// retryCreate repeats a Create call until it returns the instance. If Machinist would not repeat a call soon after an
+// error, the error fails the case.
 func (t *trial) retryCreate(d provider.Driver, s *subject, when string) (in *provider.Instance) {
 	t.Helper()
 	t.await("a repeated Create "+when+" returns the instance", func() (bool, string) {

@@ -257,7 +257,8 @@ func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
 	}
 }
 
-// secrets collects the texts that no answer of the driver may contain. The keys are descriptions, for messages.
+// secrets collects the texts that no answer of the driver may contain. The key of each text is a description for error
+// messages.
 func (t *trial) secrets(credentials provider.Credentials) map[string]string {
 	all := map[string]string{"the user data": t.userDataSecret}
 	for _, key := range credentials.Keys() {

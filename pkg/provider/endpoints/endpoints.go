@@ -85,9 +85,9 @@ func (r Rules) Dialer() *net.Dialer {
 	return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: r.Control}
 }
 
-// AllowHosts returns rules that also allow the given hosts if they are addresses. Use it for hosts in flags, because an
-// administrator who names an address wants connections to it. AllowHosts ignores host names, because the administrator
-// may not control the addresses to which a name resolves.
+// AllowHosts returns rules that also allow the given hosts if they are addresses. Use AllowHosts for the hosts in
+// flags. If an administrator sets an address in a flag, connections to the address are intended. AllowHosts ignores
+// host names, because the administrator may not control the addresses to which a name resolves.
 func (r Rules) AllowHosts(hosts ...string) Rules {
 	r.Allowed = slices.Clone(r.Allowed)
 	for _, host := range hosts {

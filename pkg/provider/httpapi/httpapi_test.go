@@ -97,7 +97,7 @@ func TestAttackEndpointOnLoopback(t *testing.T) {
 	}
 }
 
-// A service to which connections are allowed redirects to a service to which connections are denied.
+// A service with an allowed address answers with a redirect to a forbidden address.
 //
 // Rule: endpoints-by-flag.
 func TestAttackRedirectToMetadataService(t *testing.T) {

@@ -56,7 +56,7 @@ func newObject(path string, fields map[string]any, findings *[]provider.Finding)
 	return &Object{path: path, fields: fields, read: map[string][]*Object{}, findings: findings}
 }
 
-// Has returns true if the field is set and not null. Has does not mark the field as read.
+// Has returns true if the field is set and not null. A call of Has does not mark the field as read.
 func (o *Object) Has(name string) bool { return o.fields[name] != nil }
 
 // Names returns the sorted names of the fields that are set and not null.
@@ -64,7 +64,7 @@ func (o *Object) Names() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(o.fields)), func(name string) bool { return o.fields[name] == nil })
 }
 
-// Path returns the full path of one of the object's fields, starting at the root of the old description.
+// Path returns the path of the named field from the root of the old description, for the path of a Finding.
 func (o *Object) Path(name string) string {
 	const limit = 128 // A user may have chosen the name: do not let it fill a condition's message.
 	if o.path != "" {
@@ -76,8 +76,8 @@ func (o *Object) Path(name string) string {
 	return strings.ToValidUTF8(name, "�")
 }
 
-// Known marks fields as read, so that they do not become findings. Use it for fields that have no meaning for the
-// instance.
+// Known marks the named fields as read, so that Findings does not report them. Use Known for fields that have no
+// meaning for the instance.
 func (o *Object) Known(names ...string) {
 	for _, name := range names {
 		o.get(name)
@@ -174,7 +174,8 @@ func (o *Object) Strings(name string) []string {
 	return out
 }
 
-// Map returns the object in a field. All values of the object must be strings.
+// Map returns the value of a field that contains an object with string values. Any other value is reported as a
+// finding.
 func (o *Object) Map(name string) map[string]string {
 	value := o.get(name)
 	fields, ok := value.(map[string]any)
@@ -207,7 +208,7 @@ func (o *Object) Object(name string) *Object {
 	return below
 }
 
-// Objects returns the list of objects in a field, each to be read field by field.
+// Objects returns the value of a field that contains a list of objects. The caller reads the fields of each object.
 func (o *Object) Objects(name string) []*Object {
 	value := o.get(name)
 	list, ok := value.([]any)
@@ -241,8 +242,8 @@ func (o *Object) Report(level provider.FindingLevel, code, name, message string)
 // as read.
 func (o *Object) Add(f provider.Finding) { *o.findings = append(*o.findings, f) }
 
-// Findings returns all reported findings, and a Loss for each field that was not read, sorted by path. Call it once, on
-// the object from Parse, after everything was read.
+// Findings returns all reported findings, and a Loss for each field that was not read, sorted by path. Call Findings
+// once, on the object that Parse returned, after all fields were read.
 func (o *Object) Findings() []provider.Finding {
 	o.reportUnread()
 	slices.SortStableFunc(*o.findings, func(a, b provider.Finding) int {

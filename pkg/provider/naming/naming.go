@@ -13,8 +13,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// maxPart limits how much of a Machine's name becomes part of its instance's name. A dash, eight characters of a hash,
-// another dash and the attempt follow. The whole name must fit into the 63 characters of a label value.
+// maxPart is the maximum number of characters of the Machine's name in the name of its instance. A dash, eight
+// characters of a hash, another dash and the attempt follow. The whole name must fit into the 63 characters of a label
+// value.
 const maxPart = 48
 
 // Base returns the common prefix of all names for a Machine. It consists of the Machine's name and a 40-bit hash of the

@@ -46,7 +46,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	// Record the current specification of the class. When the class changes later, Update must require a replacement.
+	// Record the current specification of the class, so that Update can detect later changes of the class.
 	wanted[tagSpec] = specHash(spec)
 	const checks = 3 // A change after the read invalidates the checks, so they are repeated.
 	for check := 1; ; check++ {

@@ -213,7 +213,7 @@ func TestAttackListContinuesElsewhere(t *testing.T) {
 	}
 }
 
-// linkedLists answers every list with an empty page and a link to the next one.
+// linkedLists answers every request for a list with an empty page, which contains a link to a next page.
 type linkedLists struct {
 	http.RoundTripper
 	link     string

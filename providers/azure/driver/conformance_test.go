@@ -123,7 +123,7 @@ func (whiteSpace) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// alter changes the options of the fake Azure, and returns a function that ends the change.
+// alter applies begin to the options of the fake Azure. It returns a function that applies end to the options.
 func (c *cloud) alter(begin, end func(*fakeazure.Options)) (func(), error) {
 	c.Adjust(begin)
 	return func() { c.Adjust(end) }, nil

@@ -20,7 +20,8 @@ const (
 	keyTenant       = "tenantID"
 	keySubscription = "subscriptionID"
 	keyClient       = "clientID"
-	// keySecret and keyCertificate are mutually exclusive. Without both, the workload identity of the process is used.
+	// keySecret and keyCertificate are mutually exclusive. If the Secret contains neither key, the workload identity of
+	// the process is used.
 	keySecret      = "clientSecret"
 	keyCertificate = "clientCertificate"
 )

@@ -77,8 +77,9 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 
 func leftMachine(at location) string { return "virtual machine " + at.name }
 
-// confirmedAbsent reports whether a virtual machine is absent. A read may miss a new machine, but the response to a
-// delete request does not. Deleting by name is safe: only machines of the owner have such names.
+// confirmedAbsent reports whether a virtual machine is absent. It sends a delete request, because a read may not find a
+// new virtual machine, but a delete request always finds it. Deleting by name is safe: only machines of the owner have
+// such names.
 func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error) {
 	var response *http.Response
 	_, err := c.vms.BeginDelete(policy.WithCaptureResponse(ctx, &response), at.group, at.name, nil)

@@ -43,8 +43,8 @@ type Options struct {
 	// parallel calls.
 	Transport http.RoundTripper
 	// CreateSettle is how long a failed or unanswered create call may still take effect. Default: 2 minutes. All calls
-	// of an attempt use the same names. A second machine can exist only if a call takes effect after the next attempt
-	// began. The driver finds this second machine by its tags and deletes it.
+	// of an attempt use the same names. If a call takes effect after the next attempt began, a second virtual machine
+	// may exist. The driver finds such a superfluous virtual machine by its tags and deletes it.
 	CreateSettle time.Duration
 }
 

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// answer returns the SDK's error for a response of Azure.
+// answer returns the error with which the SDK reports that Azure responded with this status, code and message.
 func answer(status int, code, message string, header ...string) error {
 	request, _ := http.NewRequest(http.MethodPut, "https://management.azure.com/x", nil)
 	response := &http.Response{

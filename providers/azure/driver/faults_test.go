@@ -248,8 +248,8 @@ func TestInterfaceLeftByCrash(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				// The change takes longer than the interval between two checks. A driver that restarted the deletion at
-				// each check would never see its end.
+				// The change takes longer than the interval between two checks. If the driver restarted the deletion at
+				// each check, the deletion would never finish.
 				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
 				req := request("a", class())
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,

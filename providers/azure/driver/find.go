@@ -320,8 +320,8 @@ func (c *clients) nextLink(attempted string, link *string) (string, error) {
 	return next, nil
 }
 
-// onePage reads the page at a link. The SDK's pager cannot start at a link. It can only continue after a page, so
-// onePage first restores a page that contains only the link.
+// onePage reads the page at a link. The SDK's pager cannot start at a link. The pager can only continue after an
+// earlier page. So onePage creates an earlier page that contains only the link.
 func onePage[T any](ctx context.Context, pager *runtime.Pager[T], link string) (T, error) {
 	if link != "" {
 		previous, err := json.Marshal(map[string]string{"nextLink": link})

@@ -50,8 +50,8 @@ type cloud struct {
 	launched  int
 }
 
-// opener creates a fake Azure. The function change can modify its options.
-type opener func(t *testing.T, change func(*fakeazure.Options)) *cloud
+// opener creates a fake Azure. The function setOptions can change the default options of the fake Azure.
+type opener func(t *testing.T, setOptions func(*fakeazure.Options)) *cloud
 
 // bothWays runs a test over HTTP, and again behind the fake servers of the SDK.
 func bothWays(t *testing.T, test func(*testing.T, opener)) {
@@ -98,7 +98,7 @@ func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	return &cloud{T: t, Azure: azure, settle: 2 * time.Second}
 }
 
-// driver returns a new driver without state, as after a restart.
+// driver returns a new driver with empty caches, as after a restart of the provider.
 func (c *cloud) driver() *driver.Driver {
 	c.Helper()
 	d, err := driver.New(driver.Options{

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Create implements provider.Driver. It creates public addresses, interfaces and then the virtual machine. Their names
-// follow from the token, so a later attempt finds them.
+// Create implements provider.Driver. It creates public addresses, interfaces and then the virtual machine. The names of
+// these resources are derived from the client token, so a later attempt finds the resources.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -71,8 +71,9 @@ func (c *clients) ownInstance(vm *armcompute.VirtualMachine, own owner) (*provid
 // clocks may differ by minutes.
 const maxTagDelay = 10 * time.Minute
 
-// checkOwner returns nil for a virtual machine with the owner's tags. For a new machine with the owner's name and no
-// tags, it returns Aborted, so that the caller asks again. All others belong to another owner.
+// checkOwner returns nil for a virtual machine with the owner's tags. For a new virtual machine with the owner's name
+// and no tags, it returns Aborted, so that the caller asks again. For all other virtual machines, it returns the error
+// of OwnedBy.
 func (c *clients) checkOwner(vm *armcompute.VirtualMachine, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
 	if err == nil || in.ClusterID != "" || in.MachineUID != "" {

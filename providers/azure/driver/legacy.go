@@ -16,7 +16,8 @@ import (
 
 var _ provider.Importer = (*Driver)(nil)
 
-// translation translates the description of an old system into a providerSpec.
+// translation contains the input and the results of Import, which converts a description of an old system to a
+// providerSpec.
 type translation struct {
 	source string
 	old    *legacy.Object

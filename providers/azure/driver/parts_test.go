@@ -167,7 +167,7 @@ func TestAttackInvalidClassListsSubscription(t *testing.T) {
 				t.Errorf("%s: ListScope: got %q, want an error", name, scope)
 			}
 		}
-		// A class with another resource group must not list the resources of this group.
+		// If the class has another resource group, the resources of the first group must not be listed.
 		if parts, found := c.leftovers(cluster, class("resourceGroup", "network")); len(parts)+len(found) > 0 {
 			t.Errorf("with another resource group: got %v and %v, want nothing", parts, found)
 		}

@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// lag is the duration of all simulated delays. The delays must end well before settle, the CreateSettle of the tests.
+// lag is the duration of all simulated delays. settle is the CreateSettle of the tested driver, and must be much longer
+// than lag.
 const (
 	lag    = 200 * time.Millisecond
 	settle = 800 * time.Millisecond
@@ -69,7 +70,7 @@ func behaviors() map[string]behavior {
 	}
 }
 
-// open creates a cloud with this behavior, and launches a machine of another owner in this cloud.
+// open returns a new fake Azure with this behavior, in which a virtual machine of another owner exists.
 func (with behavior) open(t *testing.T, newCloud opener) *cloud {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
@@ -134,8 +135,8 @@ func forAllBehaviors(t *testing.T, test func(*testing.T, behavior, opener)) {
 	}
 }
 
-// Create must create exactly one virtual machine, and Get must find it until it runs. Gone means that all resources of
-// the machine are deleted and all others are unchanged.
+// Create must create exactly one virtual machine, and Get must find it until it runs. After the deletion of the
+// Machine, Azure must contain the same resources as before its creation.
 func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
 		c := with.open(t, newCloud)

@@ -96,7 +96,7 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	case sizeDiffers && power == "deallocating":
 		return provider.UpdateInProgress, "the machine is being deallocated", nil
 	case sizeDiffers:
-		// A stopped machine is still allocated.
+		// Deallocate also a stopped virtual machine, because it still occupies the hardware of the old size.
 		_, err := u.vms.BeginDeallocate(ctx, u.at.group, u.at.name, nil)
 		return provider.UpdateInProgress, "the machine is being deallocated", u.updateError(ctx, err, "deallocate")
 	case resizing && (power == "deallocated" || power == "stopped"):

@@ -100,8 +100,8 @@ func (a *Azure) Close() {
 	}
 }
 
-// schedule calls action after d, or immediately if d is zero. The caller holds the lock. During action, the lock is
-// held too.
+// schedule calls action after d, or immediately if d is zero. The caller must hold the lock a.mu. schedule also holds
+// a.mu when it calls action later.
 func (a *Azure) schedule(d time.Duration, action func()) {
 	if d <= 0 {
 		action()

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Call is a parsed request. ServeHTTP and the fake servers of package sdkfake create calls.
+// Call is a parsed request. ServeHTTP creates it from an HTTP request, and package sdkfake creates it from a call of
+// the SDK.
 type Call struct {
 	// Operation is a name of the published API, such as "VirtualMachines_Get". Unknown operations are refused.
 	Operation string
@@ -24,7 +25,7 @@ type Call struct {
 	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
 	Authorization, ContentType, IfMatch, IfNoneMatch string
 	// Expand, Filter, SkipToken and Monitor are parameters of the URL query. If Monitor is true, the call polls the
-	// Location link of an operation. If it is false, the call reads the status of the operation.
+	// Location link of an operation. If Monitor is false, the call reads the status of the operation.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
 	// Body is the JSON body.
@@ -70,7 +71,7 @@ func refuse(f *failure) Answer {
 	return out
 }
 
-// call is the state during the execution of a Call. Its methods require the lock of Azure.
+// call is a Call that is being executed. Callers of its methods must hold azure.mu.
 type call struct {
 	Call
 	azure *Azure

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// Fault changes the responses to calls. A Fault without an effect only counts the calls.
+// Fault changes the responses to calls. If no other fields than Operation, Writes, Skip and Times are set, the Fault
+// only counts the matching calls.
 type Fault struct {
 	// Operation selects calls, such as "VirtualMachines_CreateOrUpdate", "VirtualMachines_*", or "*" for all.
 	Operation string `json:"operation"`
 	// Writes is true if the fault affects only calls that change something.
 	Writes bool `json:"writes,omitempty"`
-	// Skip is the number of calls before the first affected one. Times is the number of affected calls, or 0 for all.
+	// Skip is the number of matching calls that the fault ignores at first. Times is the number of calls that the fault
+	// then affects, or 0 for all.
 	Skip  int `json:"skip,omitempty"`
 	Times int `json:"times,omitempty"`
 
@@ -61,8 +63,8 @@ func (a *Azure) removeFault(id int) {
 	a.faults = slices.DeleteFunc(a.faults, func(f *fault) bool { return f.id == id })
 }
 
-// inject returns the first fault that affects a call: as before if it is applied before the execution of the call, and
-// as after if it changes the result of the execution.
+// inject returns the first fault that affects a call. The first result is a fault that must be applied before the
+// execution of the call. The second result is a fault that changes the response after the execution.
 func (a *Azure) inject(c *call) (before, after *fault) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,7 +95,8 @@ func (f *fault) message() string {
 	return "An injected fault."
 }
 
-// effect applies a fault before the execution. If it returns neither an answer nor an error, the call is executed.
+// effect applies a fault before the execution of the call. If effect returns no answer and no error, the caller must
+// execute the call.
 func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:

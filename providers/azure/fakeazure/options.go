@@ -29,7 +29,7 @@ type Options struct {
 	FederatedIssuer  crypto.PublicKey
 	FederatedSubject string
 
-	// Location is the only region. Default: "westeurope".
+	// Location is the name of the fake Azure's only region. Default: "westeurope".
 	Location string
 	// ResourceGroups exist from the start. Default: "machines".
 	ResourceGroups []string
@@ -50,16 +50,16 @@ type Options struct {
 	Hosts Hosts
 }
 
-// Semantics simulate delays and inconsistencies of a healthy cloud, such as outdated reads. The zero value simulates
-// none.
+// Semantics simulate delays and inconsistencies of a healthy cloud, such as outdated reads. The zero value simulates a
+// cloud without delays and inconsistencies.
 type Semantics struct {
 	// ReadsMissNew is how long Get does not find a new resource. ReadsShowDeleted is how long Get still finds a deleted
 	// resource.
 	ReadsMissNew, ReadsShowDeleted time.Duration
 	// TagsLate is the age up to which responses contain a new resource without its tags.
 	TagsLate time.Duration
-	// StateReverts is the age at which the provisioning state of a virtual machine returns to "Creating". At twice this
-	// age, the state is "Succeeded" again.
+	// StateReverts is the age at which the provisioning state of a virtual machine returns to "Creating". When the
+	// virtual machine is twice as old, its state changes to "Succeeded" again.
 	StateReverts time.Duration
 	// StateFlickers makes every second read or list report the state "Creating" for a running virtual machine.
 	StateFlickers bool

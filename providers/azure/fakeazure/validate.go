@@ -15,11 +15,11 @@ import (
 
 // schema contains the rules of the published API for a request body. https://github.com/Azure/azure-rest-api-specs
 type schema struct {
-	// model decodes a body into the SDK's type and encodes it again. Members that are missing after this round trip do
-	// not exist in the API.
+	// model decodes a body into the SDK's type and encodes it again. If the result lacks a member of the body, this
+	// member does not exist in the API.
 	model    func(raw []byte) ([]byte, error)
 	required []string
-	// readOnly lists the members that are ignored in requests.
+	// readOnly contains the names of members that Azure ignores in requests.
 	readOnly []string
 	// enums contains the allowed values of members. "*" stands for each entry of a list.
 	enums map[string][]string
@@ -197,7 +197,7 @@ func unknownMember(path string, sent, model any) string {
 	return ""
 }
 
-// visit returns all values at a path, one for each entry of a list. A missing list has no values.
+// visit returns all values at a path, one for each entry of a list. If the list does not exist, the result is empty.
 func visit(at any, path []string) []any {
 	if len(path) == 0 {
 		return []any{at}

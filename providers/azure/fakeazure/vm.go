@@ -72,7 +72,7 @@ func (c *call) putVM() Answer {
 	}).response(http.StatusCreated, r.show())
 }
 
-// failed is another name of the type failure, for functions in which a variable is named failure.
+// failed is an alias of the type failure. It is needed where a local variable has the name failure.
 type failed = failure
 
 // checkVM checks the properties of a new virtual machine and its references.

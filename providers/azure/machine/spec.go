@@ -58,8 +58,8 @@ type Spec struct {
 	// Identity contains the managed identities that programs on the machine can use to authenticate to Azure. By
 	// default, the machine has no identity.
 	Identity Identity `json:"identity,omitzero"`
-	// Tags are up to 40 tags of the machine and of its disks, network interfaces and addresses. Machinist adds its own
-	// tags. Names that begin with "machinist" are reserved.
+	// Tags are added to the machine and to its disks, network interfaces and addresses. At most 40 tags are allowed.
+	// Machinist adds its own tags. Names that begin with "machinist" are reserved.
 	Tags map[string]string `json:"tags,omitempty"`
 	// AdminUsername is the user who may log in to the machine. Default: "machinist".
 	AdminUsername string `json:"adminUsername,omitempty"`
@@ -81,8 +81,8 @@ type Spec struct {
 type Image struct {
 	// Marketplace is an image of Azure Marketplace.
 	Marketplace *MarketplaceImage `json:"marketplace,omitempty"`
-	// GalleryImageID is the ID of a managed image, or of an image in a compute gallery, with or without a version.
-	// Without a version, each new machine boots the latest version.
+	// GalleryImageID is the ID of a managed image, or of an image in a compute gallery, with or without a version. If
+	// the ID contains no version, each new machine boots the latest version of the image.
 	GalleryImageID string `json:"galleryImageID,omitempty"`
 	// CommunityGalleryImageID is an image of a community gallery, in the format
 	// "/CommunityGalleries/{name}/Images/{image}/Versions/{version}".
@@ -208,7 +208,7 @@ type BootDiagnostics struct {
 type Resize string
 
 const (
-	// ResizeNever replaces the machine with a machine of the new size.
+	// ResizeNever never resizes a machine. When the size changes, the Machine is replaced.
 	ResizeNever Resize = "Never"
 	// ResizeDeallocate drains the node, and deallocates, resizes and starts the machine.
 	ResizeDeallocate Resize = "Deallocate"

@@ -28,7 +28,7 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// Base is the volume that the volumes of all machines are copied from.
+// Base is the name of the volume with the OS image. The provider copies this volume for each machine.
 const Base = "debian-12.qcow2"
 
 // emulatedMiB is enough memory for the guest and a few pods.
@@ -47,8 +47,8 @@ type Libvirt struct {
 	links    []*link.Link
 	// Agent adds an agent to the machines that updates their kubelet in place.
 	Agent bool
-	// UserData returns the user data template of machines. They can fetch kubeadm from the URL, and the kubelet from a
-	// directory for each version. Default: the template of the profile "preinstalled".
+	// UserData returns the user data template of machines. The machines can download kubeadm from the URL. Below the
+	// URL, a directory for each version contains the kubelet. Default: the template of the profile "preinstalled".
 	UserData func(url string) ([]byte, error)
 	before   map[string]bool
 }

@@ -46,7 +46,7 @@ type hypervisor struct {
 	expiry      *time.Timer
 }
 
-// withHypervisor calls use with a connection to the hypervisor. If ctx ends before use returns, the connection is
+// withHypervisor calls a function with a connection to the hypervisor. If ctx ends during the call, the connection is
 // closed.
 func (d *Driver) withHypervisor(ctx context.Context, credentials provider.Credentials, scope string,
 	use func(h *hypervisor) error) error {
@@ -95,7 +95,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 		h := c.idle[n-1]
 		c.idle = c.idle[:n-1]
 		c.mu.Unlock()
-		// If the timer has fired, its function is closing the connection.
+		// If Stop returns false, the timer has already started to close the connection.
 		if h.expiry.Stop() && h.IsConnected() {
 			return h, nil
 		}

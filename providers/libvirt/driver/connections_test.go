@@ -49,7 +49,7 @@ func xdrString(text string) []byte {
 // answerCalls acts as a libvirtd that answers each call with a fixed response.
 func answerCalls(capabilities string) func(net.Conn) { return answerCallsWith(capabilities, nil) }
 
-// answerCallsWith answers the same procedures as answerCalls, and in addition those with an answer in extraAnswers.
+// answerCallsWith acts like answerCalls, and also answers the procedures for which extraAnswers contains an answer.
 func answerCallsWith(capabilities string, extraAnswers map[uint32][]byte) func(net.Conn) {
 	return func(conn net.Conn) {
 		header := make([]byte, minFrame)

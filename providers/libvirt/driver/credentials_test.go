@@ -15,8 +15,8 @@ func TestCredentialsAllowOnlySomeURIs(t *testing.T) {
 	for _, c := range []struct {
 		options *Options
 		uri     string
-		// network, address and driver are the expected result. If an error is expected, code is the code of the error,
-		// and words is a part of its message.
+		// network, address and driver are the expected result. If an error is expected, it must have this code, and its
+		// message must contain these words.
 		network, address, driver string
 		code                     provider.Code
 		words                    string

@@ -23,9 +23,9 @@ func codeOf(err error) libvirt.ErrorNumber {
 	return libvirt.ErrOk
 }
 
-// messageContains reports whether libvirt's message contains one of the lower-case words. Many errors share a number
-// and differ only in the message. Messages are shown only for deletions, because others may repeat secrets from the
-// request.
+// messageContains reports whether libvirt's message contains one of the lower-case words. Many of libvirt's errors have
+// the same number and differ only in the message. Users see libvirt's messages only about deletions, because other
+// messages may repeat secrets from the request.
 func messageContains(err error, words ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, word := range words {
@@ -37,8 +37,8 @@ func messageContains(err error, words ...string) bool {
 }
 
 // answerText returns ": " and libvirt's message for a failed deletion, or an empty string. The caller appends the
-// result to the name of the object. The message contains no secrets, because the request for a deletion contains only a
-// name.
+// result to the name of the object. libvirt's message contains no secrets, because a request for a deletion contains
+// only the name of the object.
 func answerText(err error) string {
 	answer, ok := errors.AsType[libvirt.Error](err)
 	if !ok {

@@ -39,7 +39,7 @@ func (f *checkedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check parses the lengths of the received messages. It returns false for an impossible length.
+// check reports whether all messages in the received data have a possible length.
 func (f *checkedConn) check(data []byte) bool {
 	for len(data) > 0 {
 		if f.lengthRead < len(f.length) {

@@ -12,8 +12,8 @@ import (
 // domainIsPersistent is the number of a procedure in libvirt's protocol.
 const domainIsPersistent = 151
 
-// If libvirtd exits during the start of a domain, it removes the domain when libvirtd is started again. Until the
-// removal, libvirtd still lists the domain.
+// If libvirtd exits while it starts a domain, the next libvirtd removes this domain. Until the removal, libvirtd still
+// lists the domain.
 //
 // Rule: libvirt-half-started-not-believed.
 func TestCreateDoesNotReuseHalfStartedDomain(t *testing.T) {

@@ -71,8 +71,8 @@ func stateOf(state libvirt.DomainState, reason int32) (provider.InstanceState, s
 	return provider.StateRunning, "libvirt does not know the domain's state"
 }
 
-// pausedState returns the state of a paused domain. libvirt resumes some pauses itself. Otherwise the domain counts as
-// stopped, because an administrator must resume it.
+// pausedState returns the state of a paused domain. libvirt pauses a domain during some operations and resumes it
+// afterwards. If a domain is paused for another reason, it counts as stopped, because an administrator must resume it.
 func pausedState(reason libvirt.DomainPausedReason) (provider.InstanceState, string) {
 	switch reason {
 	case libvirt.DomainPausedStartingUp:

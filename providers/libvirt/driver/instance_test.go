@@ -31,8 +31,8 @@ func interfaceWith(mac string, addresses ...string) []byte {
 	return answer
 }
 
-// A guest reports the address of an API server through its agent, to get a serving certificate for it. The driver marks
-// this address as reported by the guest. Addresses from leases of libvirt's networks are not marked.
+// To get a serving certificate for the address of an API server, a guest reports this address through its agent. The
+// driver marks this address as reported by the guest. Addresses from leases of libvirt's networks are not marked.
 //
 // Rule: libvirt-agent-addresses-marked.
 func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {

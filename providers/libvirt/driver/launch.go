@@ -298,8 +298,8 @@ func (l *launch) autostart(ctx context.Context, d libvirt.Domain) error {
 	return translate(ctx, l.DomainSetAutostart(d, 1), "set domain "+providerID(d.UUID)+" to start with the hypervisor")
 }
 
-// ambiguousError converts an error that occurred after the creation of the domain. The code of the result always allows
-// that an instance was created.
+// ambiguousError converts an error that occurred after the creation of the domain. The result always has a code for
+// which the caller assumes that an instance may exist.
 func ambiguousError(err error) error {
 	if err == nil || provider.CodeOf(err).Ambiguous() {
 		return err

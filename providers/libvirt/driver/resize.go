@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// startPending is a value of metadata.Stopping. The domain was stopped for a resize and must be started again.
+// startPending is the value of metadata.Stopping after a domain was stopped for a resize. The domain must be started
+// again.
 const startPending = "start"
 
 // hasSizes reports whether a domain has the wanted sizes and no resize is in progress.

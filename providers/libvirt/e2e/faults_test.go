@@ -274,8 +274,8 @@ func TestMachineRunsWithoutItsSeed(t *testing.T) {
 	}
 }
 
-// When the credentials change to another hypervisor, the driver must not report the machines on the first one as
-// deleted.
+// If the credentials of a class are replaced with those of another hypervisor, the driver must not report machines on
+// the original hypervisor as deleted.
 func TestCredentialsForOtherHypervisorAreRefused(t *testing.T) {
 	m := newTestMachine(t)
 	m.create()

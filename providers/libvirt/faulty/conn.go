@@ -13,7 +13,7 @@ import (
 type Rule struct {
 	// Skip is the number of matching calls to forward first.
 	Skip int
-	// Only reports whether the rule affects a procedure. Default: the rule affects all procedures.
+	// Only is a function that selects the procedures to affect. Default: the rule affects all procedures.
 	Only func(procedure uint32) bool
 	// Cut is true if the proxy closes the connection instead of forwarding the call.
 	Cut bool
@@ -27,7 +27,8 @@ type Rule struct {
 	Late   time.Duration
 	// Answer replaces the content of libvirtd's successful answer. It is encoded as in libvirt's protocol.
 	Answer []byte
-	// AfterEnd limits the rule to calls within this time after a domain was destroyed.
+	// AfterEnd is how long the rule affects calls after a domain was destroyed. Default: the rule affects calls at any
+	// time.
 	AfterEnd time.Duration
 	// Pad is the number of bytes added to each answer.
 	Pad int

@@ -40,16 +40,16 @@ type Spec struct {
 	Kernel *Kernel `json:"kernel,omitempty"`
 	// Volume is the volume that the domain boots from. It is created and deleted with the machine. Required.
 	Volume Volume `json:"volume"`
-	// Disks are additional disks, which are empty at first. At most 16 are allowed. They are attached in this order and
-	// deleted with the machine.
+	// Disks are attached to the machine in this order, are empty at first, and are deleted with the machine. At most 16
+	// are allowed.
 	Disks []Disk `json:"disks,omitempty"`
 	// Networks are the network interfaces of the domain, 1 to 8. The first one is the primary interface. For each
 	// interface, set exactly one of network, bridge and user. Required.
 	Networks []Network `json:"networks"`
-	// AddressSource is the source of the machine's addresses. With lease, the provider reads the DHCP leases of
-	// libvirt's networks. With agent, the provider asks the QEMU guest agent in the image. If the agent reports an
-	// address outside the networks in the flag --approve-guest-addresses, no serving certificate contains this address.
-	// Default: lease.
+	// AddressSource specifies how the provider finds the addresses of the machine. With lease, the provider reads the
+	// DHCP leases of libvirt's networks. With agent, the provider asks the QEMU guest agent in the image. If the agent
+	// reports an address outside the networks in the flag --approve-guest-addresses, no serving certificate contains
+	// this address. Default: lease.
 	AddressSource string `json:"addressSource,omitempty"`
 	// SeedPool is the storage pool for the small volume with the user data. Default: volume.pool.
 	SeedPool string `json:"seedPool,omitempty"`
@@ -102,8 +102,8 @@ type Volume struct {
 
 // Disk is an additional empty volume.
 type Disk struct {
-	// Name is the unique name of the disk: 1 to 16 lower-case letters, digits and inner hyphens. In the guest, it is
-	// the serial number of the disk (/dev/disk/by-id/virtio-NAME). Required.
+	// Name is the unique name of the disk: 1 to 16 lower-case letters, digits and inner hyphens. In the guest, the name
+	// is the serial number of the disk (/dev/disk/by-id/virtio-NAME). Required.
 	Name string `json:"name"`
 	// SizeGiB is the size of the disk in GiB, 1 to 65536. Required.
 	SizeGiB int64 `json:"sizeGiB"`

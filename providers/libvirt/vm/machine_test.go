@@ -118,7 +118,8 @@ func TestAgentUpgradesVersionInPlace(t *testing.T) {
 // No resources of the killed machine may be left.
 func TestMachineWithKilledQEMUIsReplaced(t *testing.T) {
 	skipUnlessFull(t)
-	// With one machine, an unhealthy machine means an unhealthy fleet. By default, Machinist would not replace it.
+	// With its default flags, Machinist would not replace the only machine of a fleet, because the whole fleet would be
+	// unhealthy.
 	v := start(t, stack.Options{ManagerArgs: []string{"--health-timeout=1m", "--health-max-unhealthy=1",
 		"--health-meltdown-threshold=100"}})
 	v.Apply()

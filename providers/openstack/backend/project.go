@@ -18,7 +18,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/pagination"
 )
 
-// Project contains clients of an OpenStack project. They are independent of the driver.
+// Project contains clients of an OpenStack project. The clients do not use code of the driver.
 type Project struct {
 	Compute, Network, Volume, Image, Identity *gophercloud.ServiceClient
 	// ID is the ID of the project.

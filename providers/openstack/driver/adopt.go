@@ -14,8 +14,8 @@ import (
 
 // Adopt implements provider.Adopter. The metadata of the server must contain machinist-adoptable=true. Otherwise, every
 // user who may create Machines could delete any server of the project, because the credentials may reach all of them.
-// The entry is unnecessary if the metadata of the server name a former cluster, and List returns the server for the
-// class.
+// This entry is unnecessary if the server's metadata contain the ID of a former cluster, and List returns the server
+// for the class.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -75,9 +75,9 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return c.convert(s)
 }
 
-// outsideOf returns a text that explains why List does not return the server for this specification. If List returns
-// the server, the text is empty. An administrator's credentials reach other projects, and a provider ID can name
-// another region.
+// outsideOf returns the reason why List does not return the server for this specification, or an empty string if List
+// returns it. The credentials of an administrator also reach other projects, and a provider ID can contain another
+// region.
 func (c *clients) outsideOf(s *servers.Server, spec machine.Spec) string {
 	region := cmp.Or(spec.Region, c.defaultRegion)
 	switch {

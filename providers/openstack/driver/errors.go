@@ -59,7 +59,7 @@ func answerOf(err error) (answer, bool) {
 }
 
 // answerText returns OpenStack's message for a failed deletion, to follow the name of the resource, or an empty string.
-// A deletion sends only an ID, so the message contains no secrets.
+// OpenStack's message contains no secrets, because a request for a deletion contains only an ID.
 func answerText(err error) string {
 	a, _ := answerOf(err)
 	words := strings.FieldsFunc(a.message, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
@@ -152,7 +152,8 @@ func (a answer) overQuota() bool {
 	return false
 }
 
-// kindSuffix returns Neutron's name of the error in brackets, if it consists of letters and digits.
+// kindSuffix returns the name that Neutron gives to the error, in brackets. If the name contains characters other than
+// letters and digits, the result is empty.
 func (a answer) kindSuffix() string {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')

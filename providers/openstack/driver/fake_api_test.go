@@ -20,7 +20,7 @@ type fakeAPI struct {
 	mu      sync.Mutex
 	servers map[string]map[string]any
 	regions []string
-	// tokens is the number of requested tokens. Only the last one is valid.
+	// tokens is the number of requested tokens. Only the most recent token is valid.
 	tokens int
 	// tokenStatus is Keystone's error status, or 0 for success.
 	tokenStatus int

@@ -94,8 +94,8 @@ func (c *clients) serversNamed(ctx context.Context, pattern string, own owner) (
 	return found, nil
 }
 
-// mayOwn reports whether a server has one of the owner's names and no owner in its metadata. The metadata of a new
-// server may appear late.
+// mayOwn reports whether the metadata of a server contain no owner, and its name is one that the driver gives to
+// servers of the owner. The metadata of a new server may appear late.
 func (o owner) mayOwn(s *servers.Server) bool {
 	return naming.IsOf(s.Name, o.base()) && s.Metadata[provider.TagCluster] == "" &&
 		s.Metadata[provider.TagMachineUID] == ""

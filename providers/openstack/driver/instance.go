@@ -34,7 +34,7 @@ func (c *clients) convert(s *servers.Server) (*provider.Instance, error) {
 	}
 	in.State, in.StateMessage = stateOf(s)
 	if in.State == provider.StateFailed && noHost(s) {
-		// Nova accepts a server before it looks for a host.
+		// Nova looks for a host only after it has accepted the request. So if no host has room, the server fails later.
 		in.StateCode = provider.ResourceExhausted
 	}
 	return in, nil

@@ -216,8 +216,8 @@ func (c *clients) resolve(ctx context.Context, r *serverRequest) error {
 const lookupTries = 4
 
 // createPorts never reuses the ports of an earlier call. The request for a server with these ports may still be in
-// transit, and must fail when it arrives. createPorts first waits some seconds for this server. If this server appears,
-// createPorts returns it.
+// transit, and must fail when it arrives. createPorts first waits some seconds for the server of the earlier call. If
+// OpenStack shows this server, createPorts returns it instead of ports.
 func (c *clients) createPorts(ctx context.Context, r *serverRequest) (*servers.Server, []string, error) {
 	for try := 0; ; try++ {
 		s, unused, err := c.earlierPorts(ctx, r)

@@ -58,7 +58,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err := c.updateTags(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}
-	// Update the metadata last. They record the tags that the driver has set, so they must change only after the tags.
+	// Update the metadata of the server after its tags, because the metadata record the tags that the driver has set.
 	if err := c.updateMetadata(ctx, s, spec); err != nil {
 		return provider.UpdateResult{}, err
 	}

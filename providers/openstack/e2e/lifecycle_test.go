@@ -31,7 +31,8 @@ type openStack struct {
 	member, admin project
 }
 
-// start checks at the end of the test that the project contains the same resources as before.
+// start starts a fleet on the real OpenStack. When the test ends, a cleanup function checks that the project contains
+// the same resources as before.
 func start(t *testing.T, o stack.Options) *openStack {
 	t.Helper()
 	running := cloud(t)

@@ -177,7 +177,7 @@ func (p project) failOperations(ctx context.Context, key string) error {
 }
 
 // removeQuota sets the server quota to zero, so that Nova refuses new servers after reserving their volumes. The
-// function end restores the quota. Only an administrator may do this.
+// returned function restores the quota. Only an administrator may change a quota.
 func (p project) removeQuota(ctx context.Context, id string) (end func(), err error) {
 	limit := func(n int) error {
 		_, err := quotasets.Update(context.WithoutCancel(ctx), p.Compute, id, quotasets.UpdateOpts{Instances: &n}).Extract()

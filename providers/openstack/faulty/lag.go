@@ -74,7 +74,8 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// change records a response and returns the changed body, or nil if the body does not change.
+// change stores the state that a response shows, and replaces it with an outdated state if the rules require this. It
+// returns the new body, or nil if the body stays the same.
 func (t *Transport) change(query url.Values, call Call, late Rule, response *http.Response, raw []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +150,7 @@ func (t *Transport) server(id string, late Rule, response *http.Response, body m
 	return out
 }
 
-// outdatedEntry may remove the metadata of a new server, or return an earlier state, as the rules require.
+// outdatedEntry returns a copy of a server. Depending on the rules, the copy has no metadata or an earlier state.
 func (t *Transport) outdatedEntry(entry map[string]any, state *resource, late Rule) map[string]any {
 	out := make(map[string]any, len(entry))
 	for key, value := range entry {

@@ -23,20 +23,20 @@ type Rule struct {
 	Answer func(Call) *http.Response
 	// Skip is the number of calls that are forwarded before Answer takes effect.
 	Skip int
-	// Lose reports whether OpenStack executes a call but its answer is lost.
+	// Lose is a function that selects calls whose answers are lost after OpenStack has executed the calls.
 	Lose func(Call) bool
 	// Late is the delay after which a call with an Answer is still executed. Zero means never.
 	Late time.Duration
 	// Hang is true if calls are not answered until their context ends.
 	Hang bool
-	// Pad is the number of bytes of white space before every answer. The white space is not after the answer, because
-	// JSON decoders stop after the value.
+	// Pad is the number of bytes of white space before every answer. White space after an answer would have no effect,
+	// because JSON decoders stop at the end of the value.
 	Pad int64
 
 	// LateReads and LateLists are the delays until reads by ID and lists show a change. LateMetadata is how long a new
 	// server has no metadata.
 	LateReads, LateLists, LateMetadata time.Duration
-	// Unsteady changes the order of each list and repeats one entry.
+	// Unsteady is true if each list has another order and contains one entry twice.
 	Unsteady bool
 	// GoesBack shows an earlier state in every third answer about a server.
 	GoesBack bool
@@ -146,7 +146,6 @@ func (t *Transport) Inject(r Rule) (end func()) {
 // Wait returns when all delayed calls have been executed.
 func (t *Transport) Wait() { t.late.Wait() }
 
-// current returns the rules, the oldest first.
 func (t *Transport) current() []*rule {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -34,8 +34,8 @@ type Spec struct {
 	// RootVolume is a boot volume that the provider creates from the image and deletes with the machine. By default,
 	// the server boots from the disk of the flavor.
 	RootVolume *RootVolume `json:"rootVolume,omitempty"`
-	// Volumes are additional disks, which are empty at first. At most 16 are allowed. They are attached in this order
-	// and deleted with the machine.
+	// Volumes are attached to the server in this order, are empty at first, and are deleted with the machine. At most
+	// 16 are allowed.
 	Volumes []Volume `json:"volumes,omitempty"`
 	// Ports are the network ports of the server, 1 to 8. The first one is the primary port. For each port, set either
 	// network or existing. Required.
@@ -54,8 +54,8 @@ type Spec struct {
 	// Metadata contains up to 40 metadata entries of the server. Machinist adds its own entries. All names together may
 	// have at most 255 bytes. Names that begin with "machinist" are reserved.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Tags are up to 40 tags of the server. All tags together may have at most 255 bytes. Tags that begin with
-	// "machinist" are reserved.
+	// Tags are added to the server. At most 40 tags are allowed. All tags together may have at most 255 bytes. Tags
+	// that begin with "machinist" are reserved.
 	Tags []string `json:"tags,omitempty"`
 }
 

@@ -66,7 +66,6 @@ func (g generator) reconcile(value any) {
 		return
 	}
 	if _, ok := machine["expireAfter"]; ok && g.chance(900) {
-		// A random duration is often shorter than a minute.
 		machine["expireAfter"] = samplePattern(g.t, g.r, `^[1-9][0-9]?[mh]$`)
 	}
 	if g.chance(500) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// sampleUnbounded is the maximum number of repetitions for the operator *. The operator + allows one more repetition.
+// sampleUnbounded is the maximum number of repetitions for the operator *. A pattern with the operator + may have one
+// more repetition.
 const sampleUnbounded = 3
 
 func samplePattern(t testing.TB, r *rand.Rand, pattern string) string {

@@ -25,8 +25,8 @@ type changedValue struct {
 	value, old any
 }
 
-// value returns the admitted form of a value. Parts that are identical in the old value are skipped, because they are
-// already valid.
+// value returns the stored form of value: with defaults, and without unknown fields. Parts that are identical in the
+// old value are skipped, because they are already valid.
 func (a *admission) value(n *node, value, old any) any {
 	if identical(value, old) {
 		return value

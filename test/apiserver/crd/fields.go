@@ -18,7 +18,8 @@ type readField struct {
 	presence bool
 }
 
-// rulesSyntax parses rules without types and functions. The syntax alone shows which fields a rule reads.
+// rulesSyntax parses CEL rules, but does not check types and functions. The fields that a rule reads are visible in its
+// syntax tree.
 var rulesSyntax = mustEnv(celgo.NewEnv(celgo.OptionalTypes()))
 
 func mustEnv(env *celgo.Env, err error) *celgo.Env {

@@ -116,8 +116,8 @@ func mustDecode(raw json.RawMessage) any {
 }
 
 // Admit returns the stored form of an object without apiVersion, kind and metadata, and the errors in the object. old
-// is the previous content, or nil for a new object. Admit skips maps and lists that the new and the previous content
-// share. Admit does not change its arguments.
+// is the previous content, or nil for a new object. Admit does not check maps and lists that are identical in old and
+// content, because they are already valid. Admit does not change its arguments.
 func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any, field.ErrorList) {
 	a := admission{path: make([]string, 0, 16)}
 	var before any

@@ -367,8 +367,8 @@ func (o *operation) raw() string {
 	o.name = "patch " + data
 	object := o.lastRead()
 	patch := client.RawPatch(types.MergePatchType, []byte(data))
-	// Send only patches of metadata to the status subresource. A wrong type in the spec is no error there, but makes
-	// the real server write managedFields.
+	// Send only patches of metadata to the status subresource. If a patch of the status contains a spec with a wrong
+	// type, the real server reports no error, but writes managedFields.
 	if o.IntN(4) == 0 && strings.HasPrefix(data, `{"metadata`) {
 		o.name += " of status"
 		return o.done(object, o.Status().Patch(background, object, patch))

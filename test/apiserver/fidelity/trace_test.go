@@ -49,7 +49,7 @@ func compare(t *testing.T, kube client.Client, seed uint64) {
 	worlds := []*world{newWorld(kube, namespace), newWorld(server.Client("trace"), namespace)}
 	r := rand.New(rand.NewPCG(seed, 0))
 	var log []string
-	// A trace has few kinds, so that its requests affect the same objects.
+	// Use at most two kinds, so that many requests of the trace affect the same objects.
 	kinds := []sample{pick(r), pick(r)}
 	for range operations {
 		s := kinds[r.IntN(len(kinds))]

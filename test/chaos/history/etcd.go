@@ -112,7 +112,7 @@ func (f *follower) watch(ctx context.Context) error {
 			if e.KV.Revision < f.next {
 				continue
 			}
-			// A deletion event has no value.
+			// The event of a deletion has no value: Value is empty, and Old is the last value of the key.
 			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Read: time.Now(), Value: e.KV.Value,
 				Old: e.Prev.Value})
 		}

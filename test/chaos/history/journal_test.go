@@ -53,7 +53,7 @@ func TestJournalReadsEachCommittedStateOnce(t *testing.T) {
 	commit(journal.Op{Key: "instance/b"})
 	requireRead("a running", "a terminated")
 
-	// Read must not report a commit that is still incomplete.
+	// A reader of the journal must skip a commit that is not completely written.
 	file, err := os.OpenFile(filepath.Join(dir, "journal.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

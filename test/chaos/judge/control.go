@@ -177,8 +177,8 @@ func (m *machine) availableSince(since time.Time) bool {
 	}, since.UnixNano())
 }
 
-// excess records that there is one Machine too many. Breaches reports the surplus as excused if a process had ended
-// shortly before.
+// excess registers that a control cluster has one Machine too many. If a process had ended shortly before, Breaches
+// returns this surplus Machine as excused, and not as a breach.
 func (j *Judge) excess(at time.Time, format string, args ...any) {
 	n := len(j.breaches)
 	j.breach(at, "I3", format, args...)

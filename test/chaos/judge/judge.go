@@ -48,11 +48,11 @@ type Judge struct {
 	expected    map[string]bool
 	processEnds []time.Time
 	breaches    []Breach
-	// excesses contains the surplus Machines. A surplus Machine is a breach unless a process had ended less than
-	// excuseWindow before.
+	// excesses contains an entry for each Machine that was created although the fleet had enough Machines. A surplus
+	// Machine is excused if a process had ended within excuseWindow before its creation. Otherwise, it is a breach.
 	excesses []Breach
-	// deletions contains all deletions. Breaches judges the deletions at the end, when the whole life of each Machine
-	// is known.
+	// deletions contains all deletions. Breaches decides at the end which deletions are breaches, when the whole life
+	// of each Machine is known.
 	deletions []deletion
 
 	// Machines and Instances are the numbers of all Machines and instances that have ever existed.
@@ -83,8 +83,8 @@ func (j *Judge) ExpectDeletion(id string) { j.expected[id] = true }
 // ProcessEnded records the end of a process that creates and deletes Machines.
 func (j *Judge) ProcessEnded(at time.Time) { j.processEnds = append(j.processEnds, at) }
 
-// Breaches returns the breaches so far. The result excused contains the surplus Machines that are not breaches, because
-// a process had ended shortly before.
+// Breaches returns the invariants that were breached so far. excused contains the surplus Machines that are not
+// breaches, because a process had ended shortly before.
 func (j *Judge) Breaches() (breaches, excused []Breach) {
 	breaches = append(breaches, j.breaches...)
 	for _, d := range j.deletions {

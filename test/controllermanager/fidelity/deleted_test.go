@@ -23,7 +23,8 @@ func TestPodsOfDeletedNode(t *testing.T) {
 }
 
 // After six minutes, the controller detaches an unneeded volume by force if its node is deleted or not ready. The
-// controller never does so on a ready node. The test needs FULL=1, because no flag shortens the six minutes.
+// controller never detaches a volume of a ready node by force. The test needs FULL=1, because no flag shortens the six
+// minutes.
 func TestVolumesAreDetachedByForce(t *testing.T) {
 	if os.Getenv("FULL") == "" {
 		t.Skip("the test takes more than six minutes: set FULL=1")

@@ -108,7 +108,7 @@ func TestOutOfServiceNode(t *testing.T) {
 		change(blocked, func(p *corev1.Pod) { p.Finalizers = nil }))
 }
 
-// On a ready node, the out-of-service taint only evicts the pods. The kubelet then ends them.
+// On a ready node, the out-of-service taint only evicts the pods. The kubelet then ends the pods.
 func TestReadyOutOfServiceNode(t *testing.T) {
 	compare(t, joinNode("n"), create(pod("web")), create(staticPod("static")), changeStatus(pod("web"), setReady),
 		change(node("n"), addTaint(corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)),

@@ -32,8 +32,8 @@ func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]
 	return used, slices.Compact(wrong)
 }
 
-// allowedForAll reports whether every authenticated user may send the request. Such requests ask about readiness, the
-// API, and the user's own identity and permissions.
+// allowedForAll reports whether every authenticated user may send the request. Such requests read the health and the
+// discovery of the API server, or check the user's own identity and permissions.
 func allowedForAll(r auditlog.Request) bool {
 	return r.Path != "" || r.Verb == "create" &&
 		(r.Group == "authorization.k8s.io" && r.Resource == "selfsubjectaccessreviews" ||

@@ -25,9 +25,9 @@ func processes() []process {
 	}
 }
 
-// Clusters names the audit logs and the namespace of an installation. Control and Target may be the same log, and
-// Target is "" without a target cluster. If Namespace is set, the cluster-wide roles of the control cluster are bound
-// only there.
+// Clusters contains the names of the audit logs and the namespace of an installation. Control and Target may be the
+// same log, and Target is "" without a target cluster. If Namespace is set, the cluster-wide roles of the control
+// cluster are bound only there.
 type Clusters struct{ Control, Target, Namespace string }
 
 // Record writes the used grants into the folder. Its error names each request that was refused or that the roles do not
@@ -93,8 +93,8 @@ func write(folder string, lines []string) error {
 	return nil
 }
 
-// Unused returns an error with the grants that no record in the folder contains and that are not needed without a
-// request.
+// Unused returns an error that lists unnecessary grants. No record in the folder contains such a grant, and the grant
+// is not in neededWithoutRequest.
 func Unused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {

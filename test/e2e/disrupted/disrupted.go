@@ -1,5 +1,5 @@
 // Package disrupted finds the disruptions of Machines in the history of a control cluster's etcd, and compares them
-// with the budgets. The package counts independently of the controllers.
+// with the budgets. The package does not use the counts of the controllers.
 package disrupted
 
 import (
@@ -24,21 +24,21 @@ const (
 	Machines = Ours + "machines/"
 )
 
-// Begin describes a write that disrupts a working machine. The write deletes a machine that has a Node, or starts a
-// change of its instance.
+// Begin is the start of a disruption: a write that disrupts a working machine. The write deletes a machine that has a
+// Node, or starts a change of its instance.
 type Begin struct {
-	// Machine is the machine in the state that was written. At is the time of the write, in whole seconds.
+	// Machine is the machine after the write. At contains the time of the write, in whole seconds.
 	Machine  *v1beta1.Machine
 	At       time.Time
 	Revision int64
-	// All contains all machines that existed after the write, including Machine.
+	// All contains every machine that existed after the write, including the disrupted machine.
 	All []*v1beta1.Machine
 }
 
 // History finds the disruptions in the changes of etcd, which it must receive in order. The zero History is ready to
 // use.
 type History struct {
-	// Begins is the list of all writes so far that started a disruption.
+	// Begins contains the start of each disruption so far.
 	Begins []Begin
 
 	machines map[string]*v1beta1.Machine
@@ -69,8 +69,8 @@ func (h *History) Add(c history.Change) error {
 	return nil
 }
 
-// Is returns true if a machine is disrupted: the machine has a Node, and is being deleted or its instance is being
-// changed.
+// Is reports whether a machine is disrupted: the machine has a Node, and the machine is being deleted or its instance
+// is being changed.
 func Is(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }
@@ -107,8 +107,7 @@ type Budget struct {
 	InForce func(Begin) bool
 }
 
-// Use returns two numbers for the moment after a write: the number of machines that the budget selects, and the number
-// of disrupted machines among them.
+// Use returns how many machines the budget selects after a write, and how many of them are disrupted.
 func (b Budget) Use(at Begin) (selected, disrupted int) {
 	for _, m := range at.All {
 		if b.Selects != nil && !b.Selects(m.Labels) {

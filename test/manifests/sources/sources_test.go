@@ -57,7 +57,8 @@ func TestDefinitionsAreValidAndServeSamples(t *testing.T) {
 	}
 }
 
-// If an API server refused a sample or removed a field, only tests without an API server would cover it.
+// No API server may refuse the samples or remove their fields. Otherwise, the tests without an API server would use
+// objects that cannot exist.
 func TestDefinitionsKeepFieldsOfCompleteSamples(t *testing.T) {
 	groups, err := files.ReadDir(".")
 	if err != nil {

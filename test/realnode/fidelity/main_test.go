@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 
 const (
 	token = "abcdef.0123456789abcdef"
-	// settings is the configuration of both kubelets. Frequent reports make the tests faster.
+	// settings is the configuration of both kubelets. The kubelet reports its status every second, to make the tests
+	// faster.
 	settings = "rotateCertificates: true\nregisterWithTaints: [{key: example.com/new, effect: NoSchedule}]\n" +
 		"nodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 1s\nnodeStatusReportFrequency: 5m\n"
 	labels = "example.com/pool=a,node.kubernetes.io/kind=b"

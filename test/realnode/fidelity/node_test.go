@@ -51,7 +51,8 @@ func (c *cluster) awaitRequests(t *testing.T, n node, since time.Time, times int
 	}
 }
 
-// renewsLease matches a renewal of the Lease. Compare renewals only, because the kubelet checks its Node more often.
+// renewsLease matches a renewal of the Lease. The test ignores the requests in which the kubelet reads its Node,
+// because they are more frequent than renewals.
 func renewsLease(r auditlog.Request) bool {
 	return r.Verb == "update" && r.Resource == "leases" && r.Code == 200
 }
@@ -99,7 +100,7 @@ var foreignChanges = []func(*corev1.Node){
 }
 
 // A running kubelet restores some values that another client changes, and keeps other changes. After a restart, the
-// kubelet restores more of these values.
+// kubelet also restores some values that it kept while it was running.
 func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) (all []string) {
 		c.record.states(t, 0, nodeState(n.name), "Ready=True")

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// scenario describes a pod and the behavior of its container. In a real container, a script causes this behavior. In a
-// simulated container, an annotation causes this behavior.
+// scenario describes a pod and how its container behaves. A real container runs a script with this behavior. A
+// simulated container reads the behavior from an annotation.
 type scenario struct {
 	name, script      string
 	annotation, value string
@@ -130,7 +130,7 @@ func TestPodWithFinalizer(t *testing.T) {
 	})
 }
 
-// Pods that ended remain. Their deletion removes them immediately.
+// A pod that ended remains until a client deletes it. Then it is removed immediately, without a grace period.
 func TestPodsEnd(t *testing.T) {
 	for wanted, p := range map[string]scenario{
 		"Succeeded ready": {"completes", "sleep 1", simcloud.AnnotationCompleteAfter, "1s", corev1.RestartPolicyNever, 30},

@@ -69,9 +69,9 @@ func (r *record) count() int {
 
 const patience = 90 * time.Second
 
-// states reads the events from the given index up to an object whose description has the wanted text, and returns the
-// descriptions of all these objects. The function describe returns "" for an object that is to be ignored. Equal
-// consecutive descriptions count as one.
+// states reads events from the given index until the description of an object contains wanted, and returns the
+// descriptions of all these objects. If describe returns "", states ignores the object. Equal consecutive descriptions
+// count as one.
 func (r *record) states(t *testing.T, from int, describe func(client.Object) string, wanted string) []string {
 	t.Helper()
 	return r.until(t, from, describe, wanted, func(all []string, text string) bool { return all[len(all)-1] != text })

@@ -17,7 +17,7 @@ import (
 type Joined struct {
 	// TokenID is the id of the token.
 	TokenID string
-	// At is the time of the certificate request, by the API server's clock.
+	// At holds the creation time of the certificate request, by the API server's clock.
 	At time.Time
 }
 
@@ -40,7 +40,7 @@ const (
 	Unsigned
 	// Issued means that the status of the request contains the certificate.
 	Issued
-	// Refused means that the request is denied, or that its signer failed to sign it.
+	// Refused means that the request was denied, or that signing the certificate failed.
 	Refused
 )
 
@@ -61,9 +61,9 @@ func NewJoins(requests client.Reader) *Joins {
 	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of finds the client certificates that were issued for the node name. The list on which it relies starts after the
-// call. A kubelet needs its certificate to register its Node. So for a Node that existed before the call, the result is
-// complete.
+// Of is a method that finds the client certificates of a node name. It lists the requests after the call, and not
+// earlier. A kubelet needs its certificate to register its Node. So for a Node that existed before the call, the result
+// is complete.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	requests, err := j.Requests(ctx, node)
 	var joined []Joined

@@ -83,9 +83,9 @@ func withdrawn(csr *certificatesv1.CertificateSigningRequest) *certificatesv1.Ce
 
 type pagedReader struct {
 	client.Reader
-	requests []certificatesv1.CertificateSigningRequest
-	// lists counts the calls of List. If proceed is not nil, each call waits until it receives from that channel.
-	lists   atomic.Int32
+	requests  []certificatesv1.CertificateSigningRequest
+	listCalls atomic.Int32
+	// If the channel proceed is not nil, each call of List waits until it receives from the channel.
 	proceed chan struct{}
 	err     error
 }
@@ -95,7 +95,7 @@ func (p *pagedReader) List(_ context.Context, list client.ObjectList, opts ...cl
 	o.ApplyOptions(opts)
 	n := len(o.Continue)
 	if n == 0 {
-		p.lists.Add(1)
+		p.listCalls.Add(1)
 	}
 	if p.proceed != nil {
 		<-p.proceed
@@ -145,7 +145,7 @@ func TestJoinsShareLists(t *testing.T) {
 		}
 		close(server.proceed)
 		all.Wait()
-		if n := server.lists.Load(); n != 2 {
+		if n := server.listCalls.Load(); n != 2 {
 			t.Errorf("%d lists for the calls before and during the first list, want 2", n)
 		}
 
@@ -156,7 +156,7 @@ func TestJoinsShareLists(t *testing.T) {
 		server.err = nil
 		ask("a")
 		ask("a")
-		if n := server.lists.Load(); n != 5 {
+		if n := server.listCalls.Load(); n != 5 {
 			t.Errorf("%d lists, want one for each call outside of another list", n)
 		}
 	})

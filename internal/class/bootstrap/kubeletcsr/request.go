@@ -73,7 +73,8 @@ type Request struct {
 	// DNS and IPs are the alternative names in the request.
 	DNS []string
 	IPs []netip.Addr
-	// Fault is the reason why no kubelet would send this request. It is empty if a kubelet may have sent the request.
+	// Fault describes a property of the request that requests of kubelets never have. It is empty if a kubelet may have
+	// sent the request.
 	Fault string
 }
 
@@ -138,8 +139,8 @@ var (
 // megabyte, and a key of that size would take hours to verify.
 const MaxRequest = 16 << 10
 
-// readCertificateRequest parses the PEM data of a request. Anything that kubelets never request is an error, even if
-// the current signer would drop it.
+// readCertificateRequest parses the PEM data of a request. readCertificateRequest returns an error if the data contains
+// something that kubelets never request, even if the signer would ignore this part.
 func (r *Request) readCertificateRequest(data []byte) error {
 	if len(data) > MaxRequest {
 		return fmt.Errorf("the request is larger than %d bytes, and requests of kubelets are much smaller", MaxRequest)
@@ -185,7 +186,7 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 			return fmt.Errorf("the request has the extension %s, which kubelets do not request", e.Id)
 		}
 		// Go's X.509 parser ignores alternative names of types that it does not know, but a signer could copy such
-		// names into the certificate. So all alternative names are counted.
+		// names into the certificate. So the code below counts the alternative names of all types.
 		var names []asn1.RawValue
 		if rest, err := asn1.Unmarshal(e.Value, &names); err != nil || len(rest) > 0 {
 			return errors.New("the request's alternative names cannot be parsed")

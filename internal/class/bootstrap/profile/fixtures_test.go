@@ -51,8 +51,8 @@ func allOptions(profile string) Options {
 	return o
 }
 
-// configuresKubelet reports whether the profile writes the kubelet's configuration. Otherwise kubeadm or an agent does,
-// and Render refuses the kubelet options.
+// configuresKubelet reports whether the profile writes the kubelet's configuration. If kubeadm or an agent writes this
+// configuration instead, Render refuses the kubelet options.
 func configuresKubelet(profile string) bool { return distributions[profile].join == nil }
 
 func render(t *testing.T, o Options) []byte {

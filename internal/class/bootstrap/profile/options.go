@@ -37,7 +37,7 @@ const (
 // Options are the inputs of Render. Only Profile is required. If another field has its zero value, Render uses the
 // profile's default or adds nothing.
 type Options struct {
-	// Profile is the name of a profile, such as "kubeadm". The function Names returns all of them.
+	// Profile is the name of a profile, such as "kubeadm". For a list of all profiles, see the function Names.
 	Profile string
 
 	Runtime Runtime
@@ -92,7 +92,8 @@ type File struct {
 	// Path is absolute.
 	Path    string
 	Content []byte
-	// Executable sets the mode 0755 instead of 0644. A file with the bootstrap token always has the mode 0600.
+	// If Executable is true, the mode of the file is 0755 instead of 0644. A file with the bootstrap token always has
+	// the mode 0600.
 	Executable bool
 }
 

@@ -87,7 +87,7 @@ type unit struct {
 	keepRunning bool
 }
 
-// machine is the configuration of a machine, whatever the format of the user data.
+// machine lists what a profile writes to a machine, independent of the format of the user data.
 type machine struct {
 	files    []file
 	units    []unit

@@ -34,7 +34,7 @@ func Serves(class *v1beta1.MachineClass) bool {
 	return reason == "" || reason == v1beta1.ReasonInUse
 }
 
-// classDeleting returns the error for a Machine whose class is being deleted and no longer serves.
+// classDeleting returns the error for the launch of a Machine from a class that is about to be removed.
 func classDeleting(class *v1beta1.MachineClass) *Error {
 	return errorf(v1beta1.ReasonClassDeleting, "MachineClass %q is being deleted, and no remaining machine has an instance "+
 		"of this class. The deletion does not wait for this machine. After the deletion, apply the class again, or name "+
@@ -46,15 +46,15 @@ func undecided(class *v1beta1.MachineClass) string {
 		class.Name, DeletionDecision)
 }
 
-// ReleasesClass reports whether the Machine does not prevent the deletion of its class. This is so if the reason of
-// Launched is ClassDeleting, which means that no instance is being created. A launch removes this reason before it
-// calls the cloud.
+// ReleasesClass reports whether the Machine's class may be deleted before the Machine. The reason ClassDeleting of the
+// condition Launched guarantees that no instance is being created, because a launch removes this reason before it calls
+// the cloud.
 func ReleasesClass(m *v1beta1.Machine) bool {
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonClassDeleting && !HasInstance(m)
 }
 
-// HasInstance reports whether the Machine has an instance, or one that is being replaced.
+// HasInstance reports whether an instance of the Machine may exist, including an instance that is being replaced.
 func HasInstance(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" || m.Status.Instance != nil || m.Replacing() || m.Retrying()
 }

@@ -20,8 +20,8 @@ type Resolved struct {
 	// ClassName and ClassUID identify the class. They are empty for an inline specification.
 	ClassName string
 	ClassUID  types.UID
-	// Provider is the provider of the Machine. It is empty only after ResolveForDeletion, if no object names a
-	// provider. No provider was ever called in that case.
+	// Provider is the provider of the Machine. Only ResolveForDeletion can return an empty Provider: no object names a
+	// provider, so no provider was ever called.
 	Provider string
 	// ProviderSpec is raw JSON, or empty if it is no longer known.
 	ProviderSpec []byte
@@ -40,16 +40,16 @@ type Resolved struct {
 	UserData Template
 	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// Awaited says which finalizers are missing on the class and on the Secret with the credentials. The launch waits
-	// for them, because without class or credentials the instance could not be deleted. Empty means that none is
-	// missing.
+	// Awaited is a message about a missing finalizer on the class or on the Secret with the credentials. The launch
+	// waits for the finalizer, because without class or credentials the instance could not be deleted. If no finalizer
+	// is missing, Awaited is empty.
 	Awaited string
-	// Leaving is the error if no instance may be created, because the class is being deleted. Nil means that an
-	// instance may be created.
+	// Leaving holds an error if the class is being deleted, so that no instance may be created. If an instance may be
+	// created, Leaving is nil.
 	Leaving *Error
 }
 
-// Class returns the class as drivers receive it.
+// Class converts the class to the type that is passed to drivers.
 func (r Resolved) Class() provider.Class {
 	return provider.Class{Spec: r.ProviderSpec, Credentials: r.Credentials}
 }

@@ -149,7 +149,7 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 	}, userData{ref: m.Spec.UserDataRef}, nil
 }
 
-// OfClass returns the content of the class, without Credentials and UserData.
+// OfClass resolves the fields of the class itself. It reads no Secrets, so Credentials and UserData stay empty.
 func OfClass(class *v1beta1.MachineClass) Resolved {
 	out := Resolved{
 		ClassName:      class.Name,
@@ -211,8 +211,8 @@ func Usable(secret client.Object) bool {
 	return UsableFor(secret, v1beta1.SecretUseCredentials) || UsableFor(secret, v1beta1.SecretUseUserData)
 }
 
-// notLabelled returns an error with the kubectl command that labels the Secret for the use. The command keeps a use
-// that the label already allows.
+// notLabelled returns an error with the kubectl command that labels the Secret for the use. If the label already
+// permits another use, the command adds the new use.
 func notLabelled(secret *corev1.Secret, use string) *Error {
 	value, overwrite := use, ""
 	if _, found := secret.Labels[v1beta1.LabelSecretUse]; found {
@@ -344,7 +344,8 @@ func noValue(name, kind string, ref *v1beta1.KeyRef) *Error {
 		"not exist or has no such key", kind, ref.Name, name, ref.Key)
 }
 
-// secret returns a Secret, or nil if it does not exist. A forbidden read is an *Error with the reason.
+// secret returns a Secret, or nil if it does not exist. If the read is forbidden, secret returns an *Error with the
+// given reason.
 func (r *Resolver) secret(ctx context.Context, namespace, name, reason string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}

@@ -240,7 +240,8 @@ func TestDeletionNeedsOnlyTheStatus(t *testing.T) {
 	}
 }
 
-// A failed read must be retried. A missing object is not retried, so the resolver must not confuse the two.
+// A failed read must be retried, but a missing object must not. So the resolver must not report a failed read as a
+// missing object.
 func TestFailedReadIsNotAMissingObject(t *testing.T) {
 	boom := errors.New("boom")
 	broken := fake.NewClientBuilder().WithScheme(scheme(t)).WithInterceptorFuncs(interceptor.Funcs{

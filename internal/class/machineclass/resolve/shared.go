@@ -21,7 +21,8 @@ type shared struct {
 	reads map[client.ObjectKey]*queue // of Secrets that are being read
 }
 
-// queue holds the read in progress and the next read. Callers that arrive during a read share the next one.
+// A queue contains the current read of a Secret and the next read. Callers that arrive during the current read share
+// the next read.
 type queue struct{ begun, next *read }
 
 // read is one GET of a Secret, with its result. secret and err are valid after done is closed.
@@ -29,11 +30,11 @@ type read struct {
 	done   chan struct{}
 	secret *corev1.Secret
 	err    error
-	// abandoned means that the context of the executing caller ended.
+	// abandoned means that the context of the caller that executes the read has ended.
 	abandoned bool
 }
 
-// Get shares the reads of Secrets. It reads all other objects directly.
+// Get reads an object. Concurrent callers share one read of a Secret. All other objects are read directly.
 func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Object,
 	options ...client.GetOption) error {
 	secret, ok := object.(*corev1.Secret)
@@ -60,8 +61,9 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	return r.err
 }
 
-// join returns the read whose result the caller may use, because it begins after the call. If first is true, the caller
-// must execute this read as soon as the previous read, if not nil, has ended.
+// join returns a read of the Secret that has not begun yet. If first is true, the caller must wait for the end of the
+// previous read and then execute the returned read. If there is no previous read, the caller must execute the returned
+// read at once.
 func (s *shared) join(key client.ObjectKey) (r, previous *read, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -156,7 +156,8 @@ func (w *world) expect(d client.Object, want ...string) {
 	}
 }
 
-// expectCondition fails unless ScalableFromZero has this status and reason. An empty status means that it is missing.
+// expectCondition fails unless ScalableFromZero has this status and reason. If the given status is empty, the condition
+// must not exist.
 func (w *world) expectCondition(d *v1beta1.MachineDeployment, status metav1.ConditionStatus, reason string) {
 	w.Helper()
 	c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionScalableFromZero)
@@ -344,7 +345,7 @@ func TestAGroupReportsThatItsCapacityIsUnknown(t *testing.T) {
 	w.expectCondition(d, metav1.ConditionTrue, v1beta1.ReasonCapacityKnown)
 }
 
-// A MachineSet without an owner is a node group. It may have the name of a deployment.
+// A MachineSet without an owner is a node group. A MachineDeployment with the same name may exist.
 func TestAMachineSetIsANodeGroup(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")

@@ -40,8 +40,8 @@ func budget(changes ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineD
 	return b
 }
 
-// machines returns a machine of the pool for each reason, disrupted for this reason. If the reason is empty, the
-// machine is not disrupted.
+// machines returns one machine of the pool for each given reason of a disruption. If the reason is empty, the machine
+// is not disrupted.
 func machines(pool string, reasons ...string) (all []*v1beta1.Machine) {
 	for i, reason := range reasons {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("%s%d", pool, i),

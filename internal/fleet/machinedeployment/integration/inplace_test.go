@@ -21,8 +21,8 @@ func inPlace(unavailable string) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-// liveAndAvailable returns a check for a rollout in place: the number of live machines does not change, and at least
-// the fewest number of machines stays available.
+// liveAndAvailable returns a check for a rollout in place. The number of live machines must not change, and the number
+// of available machines must not be lower than the given minimum.
 func liveAndAvailable(live, fewest int) func(int, int, map[string]int) string {
 	return func(n, available int, _ map[string]int) string {
 		if n != live {

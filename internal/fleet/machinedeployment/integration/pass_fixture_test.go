@@ -223,7 +223,7 @@ func (b *bench) change(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.api.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// reconcile first moves the clock beyond the debounce time, and then runs one pass.
+// reconcile advances the clock by more than the debounce time, and then runs one pass.
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
 	result, err := b.try("web")
@@ -287,9 +287,9 @@ func (b *bench) play() {
 	}
 }
 
-// playSet creates or deletes machines until the set has its replicas. For each new machine, it calls the function
-// become, which sets the state of the machine.
-func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) {
+// playSet simulates the controller of a set: it creates or deletes machines until their number equals spec.replicas.
+// The caller's function sets the state of each new machine.
+func (b *bench) playSet(set *v1beta1.MachineSet, setState func(*v1beta1.Machine)) {
 	b.Helper()
 	list := &v1beta1.MachineList{}
 	b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace),
@@ -313,7 +313,7 @@ func (b *bench) playSet(set *v1beta1.MachineSet, become func(*v1beta1.Machine)) 
 	for i := range list.Items {
 		if m := &list.Items[i]; m.Status.Phase == "" {
 			was := m.DeepCopy()
-			become(m)
+			setState(m)
 			b.must(b.api.Status().Patch(b.ctx, m, client.MergeFrom(was)))
 		}
 	}

@@ -85,8 +85,8 @@ func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	}
 }
 
-// A deployment computes the size of a set from a cache. The set may use the same cache to reach this size, but not an
-// older cache.
+// A deployment computes the size of a set from a cache. When the set creates or deletes machines to reach this size,
+// its cache must be at least as new as the cache of the deployment.
 //
 // Rule: victims-from-fresh-view.
 func TestDecisionsFromTheCacheAreNoted(t *testing.T) {

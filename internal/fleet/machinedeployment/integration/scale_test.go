@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Autoscalers read and change deployments through the scale subresource. They need its fields status.selector and
-// status.replicas.
+// Autoscalers read and change deployments through the scale subresource. Autoscalers need the fields status.selector
+// and status.replicas of this subresource.
 func TestAutoscalersScaleADeployment(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))

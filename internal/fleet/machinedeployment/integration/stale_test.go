@@ -9,7 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A cache may still contain a deleted deployment. Machines of a new set would have no owner.
+// A cache may still contain a deleted deployment. The deployment must not create a set then, because no controller
+// would delete the set.
 //
 // Rule: surge-and-unavailable-kept.
 func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {

@@ -287,7 +287,7 @@ func TestCeiling(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue, v1beta1.ReasonTooManyMachines)
 	for _, m := range b.machines() {
 		if !m.DeletionTimestamp.IsZero() {
-			b.vanish(m.Name)
+			b.removeFinalizer(m.Name)
 		}
 	}
 	b.reconcile()

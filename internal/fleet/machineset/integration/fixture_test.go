@@ -46,7 +46,7 @@ type bench struct {
 	calls []string
 }
 
-// hooks intercept calls. A nil hook passes the call to the API server.
+// hooks intercept calls. Without a hook, a call goes to the API server.
 type hooks struct {
 	create     func(c client.Client, m *v1beta1.Machine) error
 	delete     func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error
@@ -347,8 +347,8 @@ func (b *bench) lost(m *v1beta1.Machine) {
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInstanceVanished)
 }
 
-// vanish removes the finalizer of machines, as providers do after a deletion.
-func (b *bench) vanish(names ...string) {
+// removeFinalizer removes the finalizer of machines, as providers do after they have deleted the instance.
+func (b *bench) removeFinalizer(names ...string) {
 	b.Helper()
 	for _, name := range names {
 		b.changeMachine(name, func(m *v1beta1.Machine) { m.Finalizers = nil })

@@ -9,7 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// exchange creates a deployment with two sets: "workers", which the bench reconciles, and the returned set "other".
+// exchange creates a deployment with two sets. The bench reconciles the set "workers", and exchange returns the set
+// "other".
 func exchange(b *bench, replicas, otherReplicas int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := func(pool string) v1beta1.MachineTemplateSpec {
@@ -87,14 +88,14 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"patch": 0, "delete": 0, "create": 0})
 
-	// While the order exists, the set does not replace a machine that a user deletes.
+	// While the set has the annotation move-to, it does not replace a machine that a user deletes.
 	b.must(b.admin.Delete(b.ctx, &b.lives()[0]))
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 }
 
-// Rule handover-gives-surplus: the annotation move-to requests more machines than the set has in excess of its
-// replicas, or more than it has at all.
+// Rule handover-gives-surplus: the annotation move-to may contain a higher number than the surplus of the set, or than
+// all its machines. The set hands over only its surplus.
 func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	for _, replicas := range []int32{0, 2} {
 		b := newBench(t)

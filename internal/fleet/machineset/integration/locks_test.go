@@ -52,7 +52,7 @@ func (b *bench) pass(set string) error {
 	return err
 }
 
-// wantOthersServed blocks a deletion in the set "slow". Meanwhile, every other set must be able to delete a machine.
+// wantOthersServed checks that every other set can delete a machine while a deletion of the set "slow" is blocked.
 func (b *bench) wantOthersServed() {
 	b.Helper()
 	began, end := make(chan struct{}), make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// counted counts the writes and live reads in one namespace, because other tests leave sets behind.
+// The counters include only one namespace, because other tests leave sets behind.
 type counted struct {
 	client.Client
 	live                                       client.Reader
@@ -142,7 +142,7 @@ func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 	b.scale(0)
 	machines := b.await("100 deletions", func(l []v1beta1.Machine) bool { return liveOf(l) == 0 })
 	for _, m := range machines {
-		b.vanish(m.Name)
+		b.removeFinalizer(m.Name)
 	}
 	b.await("none left", func(l []v1beta1.Machine) bool { return len(l) == 0 })
 	b.awaitSet("settled", func(s *v1beta1.MachineSet) bool {
@@ -184,7 +184,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 
 	b.must(b.admin.Delete(b.ctx, &machines[0]))
 	b.await("3 live again", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
-	b.vanish(machines[0].Name)
+	b.removeFinalizer(machines[0].Name)
 
 	// A user changes a label, and the set releases the machine. When a machine is missing, the user restores the label.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "mine" })
@@ -204,7 +204,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	})
 	b.await("one more in place of it", func(l []v1beta1.Machine) bool { return len(l) == 5 })
 	b.must(b.admin.Delete(b.ctx, b.machine(machines[1].Name)))
-	b.vanish(machines[1].Name)
+	b.removeFinalizer(machines[1].Name)
 
 	b.runAll()
 	b.play(machines[2].Name, b.failed)

@@ -94,8 +94,8 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b.wantLives(2)
 }
 
-// A set need not wait for a newer cache if this process decided the change from the same cache. A later change by
-// another client makes it wait.
+// If this process has changed a set's replicas on the basis of its own cache, the set need not wait for a newer cache.
+// After a change by another client, the set must wait.
 //
 // Rule: victims-from-fresh-view.
 func TestADecisionOfThisProcessIsCarriedOutByTheCacheThatItWasMadeFrom(t *testing.T) {

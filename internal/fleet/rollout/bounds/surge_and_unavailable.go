@@ -23,8 +23,9 @@ func ForDeployment(d *v1beta1.MachineDeployment) (Bounds, error) {
 	return Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 }
 
-// Resolve returns the bounds of a strategy. A percentage in maxSurge is rounded up, and one in maxUnavailable is
-// rounded down. If both are 0, one machine may be unavailable, because a rollout could not advance otherwise.
+// Resolve converts the maxSurge and maxUnavailable of a strategy to numbers of machines. A percentage in maxSurge is
+// rounded up, and one in maxUnavailable is rounded down. If both are 0, one machine may be unavailable, because a
+// rollout could not advance otherwise.
 //
 // Recreate may make all machines unavailable. OnDelete permits neither surge nor unavailable machines. InPlace does not
 // permit surge, and its maxUnavailable is at least 1.

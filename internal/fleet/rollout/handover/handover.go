@@ -2,10 +2,10 @@
 // replacing them.
 //
 // The deployment first annotates the receiving set with machinist.dev/receive-from. It then patches the other set:
-// lower replicas, and the annotation machinist.dev/move-to, which is the order to hand over the surplus. From then on,
-// neither set deletes its surplus. The old set hands machines over, and the receiving set keeps them until the
-// deployment has raised its replicas. A process may stop between any two steps without a change in the number of
-// machines.
+// lower replicas, and the annotation machinist.dev/move-to, which is the order to hand over the surplus. While the sets
+// have these annotations, neither set deletes its surplus machines. The old set hands machines over, and the receiving
+// set keeps them until the deployment has raised its replicas. A process may stop between any two steps without a
+// change in the number of machines.
 package handover
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Order is the parsed value of the annotation machinist.dev/move-to.
 type Order struct {
-	// To is the name of the set that receives the machines.
+	// To contains the name of the set that receives the machines.
 	To string
 	// Machines is the maximum number of machines to hand over. 0 means that the order is canceled.
 	Machines int32
@@ -33,7 +33,7 @@ type Order struct {
 const onlySelected = "selected"
 
 // OrderOf returns the order in the annotation move-to, or false if there is none. If the value of the annotation is
-// invalid, To is a colon followed by this value. No set can have such a name.
+// invalid, the field To contains a colon and the value. No set can have such a name.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -48,7 +48,7 @@ func OrderOf(annotations map[string]string) (Order, bool) {
 	return Order{To: to, Machines: int32(n), Selected: limited}, true
 }
 
-// String returns the order as the value of the annotation.
+// String returns the value of the annotation move-to for this order.
 func (o Order) String() string {
 	if o.Selected {
 		return fmt.Sprintf("%s:%d:%s", o.To, o.Machines, onlySelected)
@@ -56,8 +56,8 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Ordered returns the hand-over that the deployment has ordered from the set, or false if there is none. A set without
-// a deployment ignores the annotations, because no controller would remove them.
+// Ordered returns the order in the set's annotation move-to, or false if the set must not hand machines over. A set
+// without a deployment ignores the annotations, because no controller would remove them.
 func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	if !ofDeployment(set) {
 		return Order{}, false
@@ -65,7 +65,7 @@ func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	return OrderOf(set.Annotations)
 }
 
-// Receives reports whether other sets of the deployment may hand machines over to the set.
+// Receives is true if other sets of the deployment may hand machines over to this set.
 func Receives(set *v1beta1.MachineSet) bool {
 	_, receives := set.Annotations[v1beta1.AnnotationReceiveFrom]
 	return receives && ofDeployment(set)
@@ -84,8 +84,7 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// Annotate sets the annotation move-to of the set to the order, and the annotation receive-from to receiveFrom. If a
-// value is empty, the annotation is removed.
+// Annotate writes the annotations move-to and receive-from of a set. If a value is empty, the annotation is removed.
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
@@ -127,8 +126,8 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Interrupts reports whether a hand-over would interrupt pods. This is so for a machine that is Ready and up to date,
-// because it would be updated in place.
+// Interrupts reports whether a hand-over would interrupt pods. After the hand-over, the machine is updated in place. If
+// the machine is Ready and up to date now, the update interrupts its pods.
 func Interrupts(m *v1beta1.Machine) bool {
 	return machinestate.Ready(m) && !Updating(m)
 }

@@ -8,10 +8,10 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Choose returns the machines that a set with a surplus deletes. The parameter order contains all machines of the set
-// in deletion order, and spare is how many available machines may be deleted. Once this limit is reached, Choose skips
-// available machines, and chooses unavailable machines from later in the order that controllers may change. If there
-// are too few of these, the result blocked contains the skipped machines that stay without a substitute.
+// Choose returns the machines that a set with a surplus deletes. The machines are in deletion order, and spare is the
+// maximum number of available machines to delete. When Choose has reached this maximum, it skips available machines.
+// For each skipped machine, it chooses a later unavailable machine that controllers may change. The result blocked
+// contains the skipped machines that no unavailable machine replaces.
 func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta1.Machine) bool) (victims,
 	blocked []*v1beta1.Machine) {
 	for i, m := range order {

@@ -191,7 +191,7 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Minute // Deletion timestamps are by the real clock.
 	})
 	_, owned := b.set("web")
-	// The machines in others must not belong to the set, because the order of machines that were created in the same
+	// The three other machines must not belong to the set, because the order of machines that were created in the same
 	// second is undefined.
 	protected := func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }
 	others := b.machines(3)
@@ -212,7 +212,8 @@ func TestFailingReplacementsEndAfterMaxRetries(t *testing.T) {
 		b.pass()
 		last = next
 	}
-	// The mark is set before the failure, because the set could replace the failed machine first.
+	// The health check sets the condition on the last machine before this machine fails. Otherwise the set could
+	// replace the machine before the condition is set.
 	mark := b.mark(last)
 	if mark == nil || mark.Status != metav1.ConditionFalse || mark.Reason != v1beta1.ReasonRetriesExhausted {
 		t.Fatalf("the mark is %+v", mark)
@@ -255,7 +256,8 @@ func TestInvalidSelectorIsReported(t *testing.T) {
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// Without admission, this check would make every working machine unhealthy.
+// Without the admission webhook, a user can create a check with Ready=True as an unhealthy condition. Such a check must
+// not make all working machines unhealthy.
 //
 // Rule: admitted-bad-object-harmless.
 func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {

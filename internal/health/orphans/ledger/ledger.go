@@ -45,8 +45,8 @@ type Page struct {
 	// Stopped explains why the process does not look for orphans. If Stopped is not empty, the page contains no current
 	// results.
 	Stopped string `json:"stopped,omitempty"`
-	// Unlisted contains the classes whose instances could not be listed. It also contains such machines without a
-	// class.
+	// Unlisted contains the classes whose instances could not be listed. If the instances of a Machine without a class
+	// could not be listed, Unlisted contains the Machine.
 	Unlisted []Unlisted `json:"unlisted,omitempty"`
 	// MostOrphaned means that most instances had no Machine, so that an administrator must confirm their removal. The
 	// condition OrphanRemovalBlocked of the classes says the same, but can be lost if the status is cleared.
@@ -55,8 +55,8 @@ type Page struct {
 	Total   int     `json:"total"`
 	Entries []Entry `json:"entries,omitempty"`
 	// ForceDeleted contains the Machines that were force-deleted although their instance or other resources may still
-	// exist in the cloud. An entry stays until a list for its Source contains no resources of the Machine. Beyond
-	// MostForceDeleted, the oldest entries are dropped.
+	// exist in the cloud. The entry of a Machine is removed when a list with the credentials of its Source contains no
+	// resources of the Machine. Beyond MostForceDeleted, the oldest entries are dropped.
 	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
 
 	// finished contains the UIDs of force-deleted Machines that have no resources in the cloud anymore.
@@ -77,8 +77,7 @@ type Entry struct {
 	// ProviderID is empty for leftovers.
 	ProviderID string   `json:"providerID"`
 	Parts      []string `json:"parts,omitempty"`
-	// Machine is the namespace/name of the Machine, and UID is the UID of the Machine, as the tags of the instance
-	// contain them.
+	// Machine and UID are the namespace/name and the UID of the Machine. Both values are from the tags of the instance.
 	Machine string `json:"machine"`
 	UID     string `json:"uid"`
 	// Source is the namespace/name of the class whose credentials found the instance. If a Machine without a class has
@@ -137,7 +136,7 @@ func (p *Page) outdated(data map[string]string) (keys []string) {
 
 const maxAttempts = 3
 
-// Keep writes a page unless the stored page has the same content.
+// Keep stores a page. If the stored page has the same content, Keep writes nothing.
 func (b Book) Keep(ctx context.Context, page Page) error {
 	page.limit()
 	var err error
@@ -219,7 +218,7 @@ func Decode(text string) (Page, error) {
 }
 
 // remember copies the time FirstSeen of each entry from the previous page, because a process forgets these times when
-// it restarts. While the process does not look for orphans, MostOrphaned keeps the value of the previous page.
+// it restarts. While the process does not look for orphans, remember also copies MostOrphaned from the previous page.
 func (p *Page) remember(before Page) {
 	p.MostOrphaned = p.MostOrphaned || p.Stopped != "" && before.MostOrphaned
 	p.rememberForceDeleted(before)

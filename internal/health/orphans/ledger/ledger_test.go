@@ -124,7 +124,7 @@ func TestEachShardHasItsOwnPage(t *testing.T) {
 	}
 }
 
-// The entries survive passes and a change of the number of shards.
+// The entries of force-deleted Machines are kept in later passes, even if the number of shards changes.
 //
 // Rule: left-instance-removed.
 func TestForceDeletedEntriesAreKept(t *testing.T) {

@@ -99,7 +99,7 @@ func TestDeploymentIsFrozenWithItsSets(t *testing.T) {
 	b.wantLive(5)
 }
 
-// After a user ended a freeze, the next may begin one period later.
+// After a user has ended a freeze, the fleet cannot be frozen again for one --overshoot-check-period.
 //
 // Rule: unfreeze-annotation.
 func TestUnfreezeAnnotationEndsFreeze(t *testing.T) {

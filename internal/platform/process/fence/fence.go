@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrFenced is wrapped by every error of a closed fence. The guarded action was not carried out.
+// ErrFenced is the cause of the error that a closed fence returns instead of running an action.
 var ErrFenced = errors.New("fenced off: this process may no longer hold the leader's Lease")
 
 // Fence determines whether this process certainly holds the Lease. Its methods may be called concurrently.
@@ -40,9 +40,9 @@ const (
 	unguarded
 )
 
-// New returns the fence of a process that is not the leader yet. Guard returns a lock for the elector, which records
-// each renewal of the Lease in the fence. The first renewal opens the fence. The fence closes when the latest renewal
-// is older than renewDeadline. A nil clock means the real clock.
+// New returns the fence of a process that is not the leader yet. The elector must use the lock that Guard returns,
+// which records each renewal of the Lease in the fence. The fence opens when this process acquires the Lease. The fence
+// closes when the latest renewal is older than renewDeadline. A nil clock means the real clock.
 func New(renewDeadline time.Duration, c clock.WithTickerAndDelayedExecution) *Fence {
 	if c == nil {
 		c = clock.RealClock{}

@@ -30,8 +30,8 @@ type Joint struct {
 	seen     *resourcelock.LeaderElectionRecord
 }
 
-// NewJoint returns the lock of a member of a group, for one elector. The parameter own is the Lease of this member. The
-// parameter common is the Lease that all members hold under the name of the group.
+// NewJoint returns the lock of a member of a group, for one elector. Each member has its own Lease. All members
+// together hold the common Lease under the name of the group.
 func NewJoint(own, common *Lease) *Joint {
 	common.shared = true
 	return &Joint{own: own, common: common}
@@ -85,8 +85,8 @@ func (j *Joint) createOwn(ctx context.Context, record resourcelock.LeaderElectio
 	return err
 }
 
-// Update implements resourcelock.Interface. It renews the common Lease first, and then the member's own Lease. A record
-// without a holder releases only the member's own Lease.
+// Update implements resourcelock.Interface. It renews the common Lease first, and then the member's own Lease. If the
+// record has no holder, Update releases only the member's own Lease.
 func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		return j.own.Update(ctx, record)
@@ -109,7 +109,8 @@ func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionReco
 	case j.seen.HolderIdentity == j.common.Identity():
 		err = j.renewCommon(ctx, record)
 	default:
-		// The Lease has expired or was released. If another client has written it since, the update fails.
+		// The Lease has expired or was released. If another client has changed the Lease since the last read, the
+		// update fails.
 		record.LeaderTransitions = j.seen.LeaderTransitions + 1
 		err = j.common.Update(ctx, record)
 	}

@@ -8,8 +8,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A process may be stopped for longer than its deadline. After its resume, the process must not renew the Lease, not
-// even before the timer of the fence fires. A renewal would make the next leader wait for another lease duration.
+// A process may be stopped for longer than its deadline. When the process runs again, it must not renew the Lease, even
+// if the timer of the fence has not fired yet. A renewal would make the next leader wait for another lease duration.
 //
 // Rule: lease-counts-from-send.
 func TestALeaderThatIsResumedAfterItsDeadlineDoesNotRenew(t *testing.T) {

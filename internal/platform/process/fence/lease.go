@@ -35,8 +35,8 @@ type Lease struct {
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// First returns true if no process has ever held the Lease, and records that a process holds it now. Of all calls
-	// by all processes, only one returns true. If First is nil, a missing Lease always counts as deleted.
+	// First returns true if no process has ever held the Lease, and records that a process holds it now. First returns
+	// true only once, for one caller among all processes. If First is nil, a missing Lease always counts as deleted.
 	First func(context.Context) (bool, error)
 
 	// shared means that the members of a group hold the Lease with the same identity.
@@ -45,8 +45,8 @@ type Lease struct {
 	known *coordinationv1.Lease
 	// foreignRecord is the latest record of the Lease if that record names another holder. Otherwise it is nil.
 	foreignRecord *resourcelock.LeaderElectionRecord
-	// requested is true if this process has tried to acquire the Lease, the attempt may have succeeded, and the process
-	// has seen no other holder since.
+	// requested is true if an attempt of this process to acquire the Lease may have succeeded. It becomes false when
+	// the process sees another holder.
 	requested bool
 }
 
@@ -54,8 +54,8 @@ type Lease struct {
 // processes after the holder has died.
 const LongestDuration = 5 * time.Minute
 
-// notReleased is a placeholder for an unknown holder. The elector sees it if another client has removed or overwritten
-// the holder in a Lease that was not released.
+// notReleased is a placeholder for an unknown holder. The elector sees this placeholder if another client has removed
+// or overwritten the holder of a Lease that was not released.
 const notReleased = "a holder whose identity was overwritten"
 
 // Get implements resourcelock.Interface.
@@ -79,8 +79,8 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 }
 
 // recordOfMissing returns the record that the elector sees if the Lease does not exist. If the Lease was deleted, its
-// last holder may still rely on it. Therefore the elector gets the error NotFound only if no process has ever held the
-// Lease.
+// last holder may still act as the leader. Therefore recordOfMissing returns the error NotFound only for a Lease that
+// no process has ever held.
 func (l *Lease) recordOfMissing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte,
 	error) {
 	if l.foreignRecord == nil && l.First != nil {

@@ -48,7 +48,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 //
 // renew sets a new renew time in each request. The elector would repeat a failed request with the same renew time. If
 // the API server had applied the failed request, the repeated request would not change the Lease. Other candidates
-// would then wait for a lease duration only from the failed request.
+// would then count the lease duration from the failed request, which is too early.
 func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {

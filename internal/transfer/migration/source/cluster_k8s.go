@@ -167,7 +167,8 @@ func (r *clusterK8sReader) ownerOf(kind string) string {
 	return ""
 }
 
-// template reads the template of a deployment or set. The name of the deployment is empty if there is none.
+// template converts the machine template of an old deployment or set. For a set without a deployment, the name of the
+// deployment is empty.
 func (r *clusterK8sReader) template(f *fields, deployment string) v1beta1.MachineTemplateSpec {
 	from := f.child("template")
 	to := v1beta1.MachineTemplateSpec{ObjectMeta: r.templateMeta(from)}

@@ -34,8 +34,8 @@ type fields struct {
 	findings *[]provider.Finding
 }
 
-// newFields wraps an object so that its fields can be read and checked. Problems are appended to findings. The path of
-// a finding starts with the argument path.
+// newFields wraps an object so that its fields can be read and checked. Problems are appended to findings. The paths of
+// all findings start with the given path.
 func newFields(object map[string]any, path string, findings *[]provider.Finding) *fields {
 	return &fields{object: object, path: path, read: map[string]bool{}, findings: findings}
 }
@@ -129,15 +129,15 @@ func (f *fields) duration(name string) *time.Duration {
 	return &d
 }
 
-// child returns the fields of a nested object, which may be missing. The method reportUnread of the outer object also
-// reports the unread fields of the nested object.
+// child returns the fields of a nested object, which may be missing. A later call of reportUnread for the outer object
+// also covers the nested object.
 func (f *fields) child(name string) *fields {
 	value, _ := fieldAs[map[string]any](f, name, "an object")
 	return f.addChild(value, f.pathOf(name))
 }
 
 // peek returns the fields of a nested object without marking the nested object or its fields as read. Problems in the
-// fields are not reported. The caller must read the nested object with child later.
+// fields are not reported. Callers that need these reports must also call child for the nested object.
 func (f *fields) peek(name string) *fields {
 	object, _ := f.object[name].(map[string]any)
 	return newFields(object, f.pathOf(name), new([]provider.Finding))
@@ -153,8 +153,8 @@ func (f *fields) stringFields() map[string]string {
 	return all
 }
 
-// observe returns the fields of an object that the old system writes, such as the status. Its unread fields and wrong
-// types are not reported, because it is not migrated.
+// observe returns the fields of an object that the old system writes, such as the status. Such an object is not
+// migrated. Therefore fields that are not read and fields of a wrong type are not reported.
 func (f *fields) observe(name string) *fields {
 	f.ignore(name)
 	return f.peek(name)
@@ -237,7 +237,7 @@ func (f *fields) ignore(names ...string) {
 	}
 }
 
-// ignoreAll marks all fields of the object as read. Use it if one finding covers the whole object.
+// ignoreAll prevents that reportUnread reports any field of the object. Use it if one finding covers the whole object.
 func (f *fields) ignoreAll() {
 	for name := range f.object {
 		f.read[name] = true

@@ -69,8 +69,8 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 	})
 }
 
-// pauseForInitializers pauses the new Machine if the old machine has the annotation with initializers. The old
-// controller ignores machines with this annotation.
+// pauseForInitializers pauses the new Machine if the old machine has the annotation for initializers. The old
+// controller does not manage a machine with this annotation.
 func pauseForInitializers(m *metadata) {
 	if m.oldAnnotations[kubermaticInitializers] != "" {
 		m.later[v1beta1.AnnotationPaused] = "true"

@@ -47,8 +47,8 @@ func (s machineOpenShift) Kinds() []Kind {
 	}
 }
 
-// Leases returns the Leases of the machine controllers for all clouds, and the Leases of the other controllers. Of the
-// Leases for clouds, only the Lease for the cloud of the cluster exists.
+// Leases returns the Leases of all old controllers. The list contains a Lease for each cloud, although a cluster only
+// has the Lease for its own cloud.
 func (machineOpenShift) Leases() (all []types.NamespacedName) {
 	for _, part := range []string{
 		"aws", "azure", "gcp", "openstack", "vsphere", "machineset", "healthcheck", "nodelink",

@@ -33,8 +33,8 @@ func (r *openshiftReader) set() {
 		r.converted.Class.Capacity = r.capacity()
 	}
 	r.converted.Object = set
-	// If a user's health check also selects a machine, the user's health check takes precedence over this health check.
-	// The user's health check may have the same name as the set, so this health check has another name.
+	// If a user's health check also selects a machine, the user's health check takes precedence over this generated
+	// health check. The suffix prevents a conflict with a user's health check that has the name of the set.
 	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
 }
 

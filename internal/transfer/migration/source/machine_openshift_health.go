@@ -85,7 +85,8 @@ func unhealthyCondition(f *fields, to *nodeConditions) {
 	}
 }
 
-// maxUnhealthy reads how many machines may be unhealthy at the same time. The default is all.
+// maxUnhealthy reads the maximum number of unhealthy machines. By default, all machines may be unhealthy at the same
+// time.
 func maxUnhealthy(f *fields) *intstr.IntOrString {
 	const name = "maxUnhealthy"
 	if _, found := f.get(name); !found {

@@ -17,7 +17,7 @@ const (
 	CodeScaleDownPending = "ScaleDownPending"
 )
 
-// noLimit is the value for timeouts that the old system does not have. The old system waits forever instead.
+// noLimit is the timeout of Machinist for a wait that has no timeout in the old system.
 const noLimit = 99999 * time.Hour
 
 func (r *sapcloudReader) deployment() {

@@ -23,7 +23,8 @@ import (
 const (
 	// CodeRenamed: the name is too long for Machinist, or contains a dot.
 	CodeRenamed = "Renamed"
-	// CodeReservedKey: an old object has a label or annotation in Machinist's own domain, on which Machinist would act.
+	// CodeReservedKey: an old object has a label or annotation in Machinist's own domain. Machinist would act on this
+	// key.
 	CodeReservedKey = "ReservedKey"
 	// CodeOtherController: the controlling owner belongs to another system.
 	CodeOtherController = "OtherController"
@@ -43,8 +44,8 @@ type dialect struct {
 	groups []string
 	// finalizers are the finalizers of the system, without those of the garbage collector.
 	finalizers []string
-	// labels and annotations are keys that the controllers write for their own use. A final slash covers all keys of a
-	// domain.
+	// labels and annotations are keys that the controllers write for their own use. An entry that ends with a slash
+	// stands for all keys of this domain.
 	labels, annotations []string
 	// autoscaler is the domain of the annotations with the sizes for cluster-autoscaler, such as cluster.k8s.io. It may
 	// be empty.
@@ -65,8 +66,8 @@ type metadata struct {
 	deletionRequested bool
 }
 
-// convert converts an object with the function read. It reports each field of the object that this function has not
-// read. If the function panics, convert reports a Blocker.
+// convert passes the fields of an old object to a function that converts the object. If the function has not read a
+// field, convert reports the field. If the function panics, convert reports a Blocker.
 func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted)) (c Converted) {
 	defer func() {
 		if recover() != nil { // The value of the panic may contain a secret.
@@ -82,8 +83,8 @@ func convert(old *unstructured.Unstructured, read func(f *fields, c *Converted))
 	return c
 }
 
-// readRole calls the function that reads objects of the given role. If the map has no such function, the old system has
-// no kind for this role, and readRole reports a Blocker.
+// readRole calls the function that reads objects of the given role. If the map has no function for a role, the old
+// system has no objects of this kind, and readRole reports a Blocker.
 func (f *fields) readRole(role Role, read map[Role]func()) {
 	if as, found := read[role]; found {
 		as()
@@ -237,7 +238,8 @@ func (d *dialect) autoscalerBounds(m *metadata) {
 	}
 }
 
-// withoutKeys returns a copy of the map without the keys. A final slash covers all keys of a domain.
+// withoutKeys returns a copy of the map without the given keys. An entry that ends with a slash stands for all keys of
+// this domain.
 func withoutKeys(all map[string]string, keys []string) map[string]string {
 	rest := map[string]string{}
 	maps.Copy(rest, all)
@@ -284,8 +286,8 @@ func (d *dialect) templateMeta(f *fields) v1beta1.TemplateMeta {
 	return meta
 }
 
-// nodeMeta reads spec.metadata of a machine, which the old system applies to the Node. It returns spec.metadata.name,
-// which may be empty.
+// nodeMeta reads spec.metadata of a machine. The old system applies this metadata to the Node. The result is
+// spec.metadata.name, which may be empty.
 func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string) {
 	m := f.child("metadata")
 	m.ignore("creationTimestamp", "namespace", "generateName")

@@ -17,15 +17,15 @@ const (
 	CodeUserData = "UserData"
 )
 
-// sshPublicKeys is the field with the SSH public keys. In old objects, this field is next to the field
-// cloudProviderSpec. Drivers expect the field inside of cloudProviderSpec.
+// In old objects, the field sshPublicKeys is next to the field cloudProviderSpec. Drivers expect sshPublicKeys inside
+// of cloudProviderSpec.
 const sshPublicKeys = "sshPublicKeys"
 
 // providerConfig converts an instance description to a class. The class gets the content of the field
 // cloudProviderSpec. The old system generates user data from the other fields. If userData names the Secret with the
 // generated user data, the class refers to this Secret. Otherwise these fields are lost, and providerConfig reports the
-// loss. If reportedBySet is true, the finding for the set already reports the loss. The result is nil without a valid
-// description.
+// loss. If reportedBySet is true, the finding for the set already reports the loss. If the description is invalid, the
+// result is nil.
 func providerConfig(f *fields, userData *KeyRef, reportedBySet bool) *Class {
 	class := &Class{Provider: f.text("cloudProvider"), UserData: userData, Path: f.pathOf("cloudProviderSpec")}
 	if class.Provider == "" {
@@ -75,7 +75,8 @@ func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	}
 }
 
-// byKind reads a description of the early Cluster API, with a kind instead of cloudProvider.
+// byKind reads a description in the format of the early Cluster API. In this format, the field kind identifies the
+// cloud instead of the field cloudProvider.
 func byKind(f *fields, class *Class, kind string) *Class {
 	class.Provider, class.Path, class.Spec = kind, f.path, runtime.DeepCopyJSON(f.object)
 	// The driver reads all these fields and reports unknown ones.
@@ -98,8 +99,8 @@ type resolver struct {
 	fields *fields
 }
 
-// value copies a part of the description and resolves the variables in the copy. The argument path is the path of the
-// part in the description. The argument name is the path of the part relative to r.fields, for findings.
+// value returns a copy of a part of the description, in which the variables are resolved. The part is identified by its
+// path in the description. Findings use the name, which is the path relative to r.fields.
 func (r *resolver) value(raw any, path []string, name string) any {
 	switch value := raw.(type) {
 	case map[string]any:
@@ -122,7 +123,8 @@ func (r *resolver) value(raw any, path []string, name string) any {
 	return raw
 }
 
-// isVariable reports whether an object describes the source of a value. An empty object may be an empty map.
+// isVariable reports whether an object only has the fields of a variable, such as secretKeyRef. An empty object is not
+// a variable, because it may be an empty map.
 func isVariable(object map[string]any) bool {
 	for key := range object {
 		if key != "value" && key != "secretKeyRef" && key != "configMapKeyRef" {
@@ -167,8 +169,8 @@ func scalar(value any) bool {
 	return false
 }
 
-// reference returns a reference to one entry of a Secret or ConfigMap. An incomplete reference is nil, because the old
-// controller ignores it.
+// reference returns a reference to one entry of a Secret or ConfigMap. If the reference is incomplete, the result is
+// nil, because the old controller ignores incomplete references.
 func (f *fields) reference(name, kind string) *KeyRef {
 	r := f.child(name)
 	// The other fields of an ObjectReference have no effect here.

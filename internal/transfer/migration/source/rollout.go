@@ -15,15 +15,15 @@ import (
 // CodeBounded: a number outside of Machinist's range is replaced by the nearest allowed number.
 const CodeBounded = "Bounded"
 
-// bounded returns a number from 0 to most. A missing field has the value fallback. A number outside of the range causes
-// a Blocker.
-func (f *fields) bounded(name string, fallback, most int32) *int32 {
+// bounded reads a number that must not be negative or exceed a maximum. If the field is missing, the result is the
+// given default. A number outside of the range causes a Blocker.
+func (f *fields) bounded(name string, fallback, maximum int32) *int32 {
 	n := f.number(name)
 	if n == nil {
 		return &fallback
 	}
-	if *n < 0 || *n > most {
-		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The number must be from 0 to %d.", most)
+	if *n < 0 || *n > maximum {
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The number must be from 0 to %d.", maximum)
 		return &fallback
 	}
 	return n

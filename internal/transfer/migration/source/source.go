@@ -96,7 +96,7 @@ type Converted struct {
 	Check *v1beta1.MachineHealthCheck
 	// Machine is the state of the old machine, only for RoleMachine.
 	Machine *Machine
-	// Later holds annotations that the migrator adds to Object after the old system has been removed.
+	// Later contains the annotations that the migrator adds to Object after the old system has been removed.
 	Later map[string]string
 	// Findings are problems and losses for the user. Their paths are relative to the old object.
 	Findings []provider.Finding

@@ -70,8 +70,8 @@ func levels(group string, object map[string]any, path string) []level {
 	return all
 }
 
-// completeSamples returns the samples in which the conversion checks each field. It omits the samples in which one
-// finding can cover several fields.
+// completeSamples returns the samples for which the conversion must check each field. It omits samples for which a
+// single finding can cover several fields.
 func completeSamples(group string) (all []*unstructured.Unstructured) {
 	samples := sources.Samples(group)
 	delete(samples, "half-broken")
@@ -134,7 +134,8 @@ func FuzzUnknownField(f *testing.F) {
 	})
 }
 
-// FuzzConvert converts an arbitrary JSON object in each role of each system.
+// FuzzConvert converts an arbitrary JSON object as a class, machine, set, deployment and health check of each old
+// system.
 //
 // Rule: migration-loses-nothing-silently.
 func FuzzConvert(f *testing.F) {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// operationParam is the query parameter with the path of an operation, in the links that clients poll.
+// operationParam is a query parameter of the links that clients poll. Its value is the path of the operation.
 const operationParam = "operation"
 
 // respond executes a call that starts no operation.

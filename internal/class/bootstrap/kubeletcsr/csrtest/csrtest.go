@@ -72,7 +72,7 @@ func (d *Draft) Object(t testing.TB) *certificatesv1.CertificateSigningRequest {
 	}}
 }
 
-// ByUser returns the CertificateSigningRequest as the API server stores it if the user creates it.
+// ByUser returns the CertificateSigningRequest with the user and groups that the API server records as its creator.
 func (d *Draft) ByUser(t testing.TB, user string, groups ...string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	csr := d.Object(t)
@@ -94,7 +94,7 @@ func (d *Draft) ByNode(t testing.TB, node string) *certificatesv1.CertificateSig
 
 // Each function below returns a change that no kubelet would make.
 
-// Organizations sets other organizations in the subject than system:nodes.
+// Organizations replaces the organization system:nodes in the subject of the request.
 func Organizations(names ...string) func(*Draft) {
 	return func(d *Draft) { d.Subject.Organization = names }
 }
@@ -109,10 +109,10 @@ func Attribute(id asn1.ObjectIdentifier, value string) func(*Draft) {
 // CommonName replaces the node's name.
 func CommonName(name string) func(*Draft) { return func(d *Draft) { d.Subject.CommonName = name } }
 
-// DNSNames replaces the DNS names.
+// DNSNames replaces the DNS names in the certificate request.
 func DNSNames(names ...string) func(*Draft) { return func(d *Draft) { d.DNSNames = names } }
 
-// Usages replaces the usages.
+// Usages replaces the key usages in the CertificateSigningRequest.
 func Usages(u ...certificatesv1.KeyUsage) func(*Draft) { return func(d *Draft) { d.KeyUsages = u } }
 
 // Email adds an e-mail address to the alternative names.

@@ -349,8 +349,8 @@ func (r *removal) findUnrecordedInstance(ctx context.Context) (progress, error) 
 	return next, nil
 }
 
-// knownInstance reports whether the instance that the cloud does not show belonged to the Machine: this process has seen
-// its tags, or a Node has its mark.
+// knownInstance reports whether the instance that the cloud does not show belonged to the Machine: this process has
+// seen its tags, or a Node has its mark.
 func (r *removal) knownInstance(ctx context.Context) (bool, error) {
 	id := r.machine.Spec.ProviderID
 	if r.states.get(r.machine).instance.confirmedID == id {

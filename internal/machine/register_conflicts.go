@@ -51,8 +51,8 @@ func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own 
 	return own, conflicting, nil
 }
 
-// conflictOf returns why a Node with the Machine's provider ID does not belong to the Machine. It returns "" if the Node
-// belongs to the Machine.
+// conflictOf returns why a Node with the Machine's provider ID does not belong to the Machine. It returns "" if the
+// Node belongs to the Machine.
 func (p *pass) conflictOf(ctx context.Context, node *corev1.Node) (reason string, err error) {
 	if !p.marked(node) {
 		if reason, err := p.confirmUnmarked(ctx, node); err != nil || reason != "" {
@@ -180,11 +180,12 @@ func (p *pass) claimedByOther(ctx context.Context, node *corev1.Node) (reason st
 // maxCloudClockSkew is how much the clock of the cloud may be ahead of the clock of the API server.
 const maxCloudClockSkew = 10 * time.Minute
 
-// olderThanInstance reports whether the Node existed before the instance of the Machine. Only an adopted instance can be
-// older than its Machine.
+// olderThanInstance reports whether the Node existed before the instance of the Machine. Only an adopted instance can
+// be older than its Machine.
 func (p *pass) olderThanInstance(node *corev1.Node, instance *provider.Instance) bool {
+	adopted := launchReason(p.machine) == v1beta1.ReasonInstanceAdopted
 	return node.CreationTimestamp.Time.Before(instance.LaunchTime.Add(-maxCloudClockSkew)) ||
-		launchReason(p.machine) != v1beta1.ReasonInstanceAdopted && node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
+		!adopted && node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
 }
 
 // renamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The name in

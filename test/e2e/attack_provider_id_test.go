@@ -84,7 +84,8 @@ func TestAttackTenantNamesForeignProviderID(t *testing.T) {
 			Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}}}
 	}
 	setID := func(machine *v1beta1.Machine, how ...client.PatchOption) error {
-		return c.Patch(ctx, machine.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"providerID":"`+id+`"}}`)), how...)
+		patch := []byte(`{"spec":{"providerID":"` + id + `"}}`)
+		return c.Patch(ctx, machine.DeepCopy(), client.RawPatch(types.MergePatchType, patch), how...)
 	}
 	thief := paused("thief")
 	m.wantAllowed("a machine without a provider ID", c.Create(ctx, thief))
@@ -108,7 +109,9 @@ func TestAttackTenantNamesForeignProviderID(t *testing.T) {
 	m.wantAllowed("a machine with a provider ID", c.Create(ctx, created))
 	// Another change hides that the machine was created with its provider ID.
 	for machine, patch := range map[*v1beta1.Machine]string{
-		thief: `{"metadata":{"annotations":null}}`, created: `{"metadata":{"annotations":null},"spec":{"version":"v1.36.3"}}`} {
+		thief:   `{"metadata":{"annotations":null}}`,
+		created: `{"metadata":{"annotations":null},"spec":{"version":"v1.36.3"}}`,
+	} {
 		m.wantAllowed("the deletion", c.Delete(ctx, machine))
 		m.wantAllowed("the end of the pause", c.Patch(ctx, machine, client.RawPatch(types.MergePatchType, []byte(patch))))
 		m.awaitMachineGone(machine)

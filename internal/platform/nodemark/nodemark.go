@@ -59,8 +59,8 @@ func Parse(text string) (mark Mark, ok bool) {
 //
 // The provider ID of the Node alone proves nothing, because the author of a Machine can create it with any provider ID,
 // and any client that may write the status of a Machine can change the provider ID of its Node. Therefore, the mark on
-// the Node must identify the instance of the Machine, and the other annotations must name the Machine. Only clients that
-// may write the Node can set these annotations.
+// the Node must identify the instance of the Machine, and the other annotations must name the Machine. Only clients
+// that may write the Node can set these annotations.
 func Proves(m *v1beta1.Machine, node *corev1.Node) bool {
 	id := node.Spec.ProviderID
 	if id == "" || id != m.Spec.ProviderID && id != m.NodeProviderID() {

@@ -3,8 +3,10 @@ package machine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -330,14 +332,37 @@ func (r *removal) findUnrecordedInstance(ctx context.Context) (progress, error) 
 		// The status must contain the instance before the deletion begins. After the instance is gone, nothing else would
 		// prove that the instance and its Node belonged to the Machine.
 		return next, r.writeStatus(ctx)
-	case r.machine.Adopting():
-		const message = "The instance does not have the machine's tags. Waiting for the settle time to pass, because an earlier adoption may still add them."
-		if proceed := r.awaitSettleTime(message); proceed != next {
-			return proceed, nil
-		}
-		r.notOurs = true
-	case err == nil:
+	case err == nil && !r.machine.Adopting():
 		r.notOurs = true // Another client set the provider ID, so the Machine may have another instance.
+		return next, nil
 	}
+	if known, err := r.knownInstance(ctx); err != nil || known {
+		return onError.unless(known), err
+	}
+	const message = "No instance with the provider ID and the tags of the machine exists. Waiting for the settle time to pass, because the cloud may show it late."
+	if proceed := r.awaitSettleTime(message); proceed != next {
+		return proceed, nil
+	}
+	// The author of the Machine may have set the provider ID. An instance that does not exist proves nothing, because the
+	// class may use another account than the instance.
+	r.notOurs = true
 	return next, nil
+}
+
+// knownInstance reports whether the instance that the cloud does not show belonged to the Machine: this process has
+// seen its tags, or a Node has its mark.
+func (r *removal) knownInstance(ctx context.Context) (bool, error) {
+	id := r.machine.Spec.ProviderID
+	if r.states.get(r.machine).instance.confirmedID == id {
+		return true, nil
+	}
+	if r.Target == nil {
+		return false, nil
+	}
+	nodes, err := index.Shared[corev1.Node](ctx, r.Target.Nodes, &corev1.NodeList{},
+		client.MatchingFields{index.NodeByProviderID: id})
+	if err != nil {
+		return false, fmt.Errorf("find the node with the provider ID %s: %w", id, err)
+	}
+	return slices.ContainsFunc(nodes, r.marked), nil
 }

@@ -136,6 +136,9 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 // created the instance.
 func (p *pass) recordLaunched(inputs resolve.Resolved, instance *provider.Instance, created bool) {
 	m := p.machine
+	if instance.OwnedBy(p.ClusterID, identity(m)) == nil {
+		p.states.update(m, func(s *machineState) { s.instance.confirmedID = instance.ProviderID })
+	}
 	userDataHash, nodeID, account := "", "", provider.AccountOf(p.Cloud, inputs.Class())
 	if known := m.Status.Instance; known != nil {
 		userDataHash, nodeID, account = known.UserDataHash, known.NodeProviderID, cmp.Or(account, known.Account)

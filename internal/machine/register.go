@@ -107,7 +107,7 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 	if ref != nil {
 		paired := &corev1.Node{}
 		err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
-		if err == nil && paired.UID == ref.UID && nodemark.Proves(p.machine, paired) {
+		if err == nil && paired.UID == ref.UID && p.marked(paired) {
 			return candidate{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -133,7 +133,7 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 	switch len(nodes) {
 	case 0:
 		if len(conflicting) > 0 {
-			return candidate{conflict: conflictMessage(p.machine, conflicting[0]), belongsToOther: true}, nil
+			return candidate{conflict: conflicting[0].reason, belongsToOther: true}, nil
 		}
 		return p.findNodeByName(ctx)
 	case 1:
@@ -164,7 +164,8 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 // spec and the mark on the Node count. Otherwise, a client that may write the status of Machines there could claim all
 // Nodes.
 func mayOwn(m, other *v1beta1.Machine, node *corev1.Node) bool {
-	return other.Namespace == m.Namespace || other.Spec.ProviderID == m.Spec.ProviderID ||
+	id := other.Spec.ProviderID
+	return other.Namespace == m.Namespace || id == m.Spec.ProviderID || id != "" && id == node.Spec.ProviderID ||
 		nodemark.Proves(other, node)
 }
 

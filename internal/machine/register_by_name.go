@@ -138,7 +138,7 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 	// not apply to a Machine that is being deleted. The Node may be gone together with the instance, and another
 	// instance may have the same name.
 	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.otherMachines) == 0 &&
-		c.machine.DeletionTimestamp.IsZero() {
+		c.machine.DeletionTimestamp.IsZero() && !c.node.CreationTimestamp.Before(&c.machine.CreationTimestamp) {
 		return candidate{node: c.node}, true
 	}
 	return candidate{}, false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,25 +19,31 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// A kubelet can set any provider ID on its Node, but it cannot choose the name of the Node, which comes from its client
-// certificate. A Node with the Machine's provider ID therefore belongs to the Machine only if it has the name that the
-// provider reports for the instance.
+// The provider ID of a Node does not prove to which Machine the Node belongs. A kubelet can set any provider ID on its
+// Node, authors can create Machines with any provider ID, and the ID can be built from a name that the author of the
+// Machine chose. The mark on the Node or the provider must confirm that the Node belongs to the Machine.
 //
-// If the provider reports no name, the Node conflicts if it joined with another bootstrap token, or if it has the name
-// of another Machine's Node. If only the Machine's status contains the provider ID, the ID alone proves nothing. Then
-// the mark on the Node or the provider must confirm that the Node belongs to the Machine.
+// A kubelet cannot choose the name of its Node, which comes from its client certificate. A Node with the Machine's
+// provider ID must therefore also have the name that the provider reports for the instance. If the provider reports no
+// name, the Node conflicts if it joined with another bootstrap token, or if it has the name of another Machine's Node.
+
+// conflictingNode is a Node with the Machine's provider ID that is not accepted as the Machine's Node.
+type conflictingNode struct {
+	*corev1.Node
+	reason string
+}
 
 // splitConflicting divides the Nodes with the Machine's provider ID into Nodes that may belong to the Machine, and
 // Nodes that conflict with it.
-func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node,
-	err error) {
+func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own []*corev1.Node,
+	conflicting []conflictingNode, err error) {
 	for _, node := range nodes {
-		other, err := p.isConflicting(ctx, node)
+		reason, err := p.conflictOf(ctx, node)
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case other:
-			conflicting = append(conflicting, node)
+		case reason != "":
+			conflicting = append(conflicting, conflictingNode{node, reason})
 		default:
 			own = append(own, node)
 		}
@@ -44,22 +51,29 @@ func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own,
 	return own, conflicting, nil
 }
 
-func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, error) {
-	if !nodemark.Proves(p.machine, node) {
-		if confirmed, err := p.confirmUnmarked(ctx, node); err != nil || !confirmed {
-			return true, err
+// conflictOf returns why a Node with the Machine's provider ID does not belong to the Machine. It returns "" if the
+// Node belongs to the Machine.
+func (p *pass) conflictOf(ctx context.Context, node *corev1.Node) (reason string, err error) {
+	if !p.marked(node) {
+		if reason, err := p.confirmUnmarked(ctx, node); err != nil || reason != "" {
+			return reason, err
 		}
 	}
 	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
 		if node.Name == in.NodeName {
-			return false, nil
+			return "", nil
 		}
 		named, err := p.renamed(ctx, node)
-		return !named, err
+		if err != nil || named {
+			return "", err
+		}
+		return otherNodeName(node, in.NodeName), nil
 	}
+	joinedAsAnother := fmt.Sprintf(
+		"Node %s is not accepted: it has the provider ID of this machine, but joined as another machine.", node.Name)
 	others, err := p.othersNamed(ctx, node.Name)
 	if err != nil || len(others) > 0 {
-		return true, err
+		return joinedAsAnother, err
 	}
 	tokenID, err := p.tokens.ID(ctx, attemptOf(p.machine))
 	var joins []kubeletcsr.Joined
@@ -68,35 +82,110 @@ func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, erro
 	}
 	switch {
 	case apierrors.IsForbidden(err): // A process that may not read tokens has created none.
-		return false, nil
+		return "", nil
 	case err != nil:
-		return false, fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", node.Name, err)
+		return "", fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", node.Name, err)
 	}
 	ours := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool { return j.TokenID == tokenID })
 	since := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool {
 		return !j.At.Before(p.machine.CreationTimestamp.Time)
 	})
-	return since && !ours, nil
+	if since && !ours {
+		return joinedAsAnother, nil
+	}
+	return "", nil
 }
 
-// confirmUnmarked asks the provider whether a Node without the mark belongs to the Machine. The provider ID of such a
-// Node is only in the Machine's status, where another client may have written it. The provider is asked once for each
-// Node. A deletion does not wait for the provider's answer.
-func (p *pass) confirmUnmarked(ctx context.Context, node *corev1.Node) (bool, error) {
-	_, marked := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
-	if marked || p.states.get(p.machine).registration.reportedConflict == node.UID {
-		return false, nil // The Node belongs to another instance.
+// marked reports whether the mark on the Node proves that the Node belongs to the Machine of this cluster.
+func (p *pass) marked(node *corev1.Node) bool {
+	mark, _ := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
+	return mark.ClusterID == p.ClusterID && nodemark.Proves(p.machine, node)
+}
+
+// confirmUnmarked returns why a Node without the Machine's mark does not belong to the Machine. It returns "" if the
+// provider confirms that the Node belongs to the Machine: the instance must have the tags of the Machine. If the Node
+// does not have the provider's own ID for the instance, the instance must also register as this Node, and the Node must
+// not be older than the instance. In this case, the provider is asked once for each Node.
+func (p *pass) confirmUnmarked(ctx context.Context, node *corev1.Node) (reason string, err error) {
+	m, known := p.machine, p.states.get(p.machine)
+	ownID := node.Spec.ProviderID == m.Spec.ProviderID
+	if !ownID && known.registration.reportedConflict == node.UID {
+		return known.registration.conflictReason, nil
+	}
+	if reason, err := p.claimedByOther(ctx, node); err != nil || reason != "" {
+		return reason, err
+	}
+	unconfirmed := fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but the provider does not "+
+		"confirm that the node belongs to this machine's instance.", node.Name)
+	if _, hasMark := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance]); hasMark && !ownID {
+		return unconfirmed, nil // The Node belongs to another instance.
+	}
+	if ownID && known.instance.confirmedID == m.Spec.ProviderID {
+		return "", nil
 	}
 	instance, inputs, err := p.fromProvider(ctx)
 	switch {
-	case err != nil && p.machine.DeletionTimestamp.IsZero():
-		return false, err
+	case provider.IsNotFound(err) && ownID && m.Status.Instance != nil &&
+		!node.CreationTimestamp.Before(&m.CreationTimestamp):
+		return "", nil // The recorded instance is gone, and the Node of no older instance has its ID.
+	case ownID && (provider.IsNotFound(err) || refusedByDriver(err)):
+		return unconfirmed, nil
+	case err != nil && !ownID && !m.DeletionTimestamp.IsZero():
+		return unconfirmed, nil // The ID in the status may be forged, so the deletion does not wait for the provider.
 	case err != nil:
-		return false, nil
-	case instance.NodeName != "":
-		return instance.NodeName == node.Name, nil
+		return "", &unansweredError{err}
+	case instance.OwnedBy(p.ClusterID, identity(m)) != nil:
+		return unconfirmed, nil
+	case ownID:
+		return "", nil
+	case p.olderThanInstance(node, instance):
+		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but was created at %s, before this "+
+			"machine's instance. If the host of the node no longer exists, delete the node. Otherwise, create a machine with "+
+			"another name instead of this one.", node.Name, node.CreationTimestamp.UTC().Format(time.RFC3339)), nil
+	case instance.NodeName != "" && instance.NodeName != node.Name:
+		return otherNodeName(node, instance.NodeName), nil
+	case instance.NodeName == "" && nodeProviderID(inputs.NodeProviderID, instance) != node.Spec.ProviderID:
+		return unconfirmed, nil
 	}
-	return nodeProviderID(inputs.NodeProviderID, instance) == node.Spec.ProviderID, nil
+	return "", nil
+}
+
+// unansweredError means that the provider has not answered whether a Node belongs to the Machine's instance.
+type unansweredError struct{ error }
+
+func (e *unansweredError) Unwrap() error { return e.error }
+
+// claimedByOther returns why a Node conflicts if its annotations name another existing Machine with the same provider
+// ID. That Machine is read from the API server, because the cache contains only the Machines of this shard.
+func (p *pass) claimedByOther(ctx context.Context, node *corev1.Node) (reason string, err error) {
+	key := nodemark.MachineOf(node)
+	if key.Namespace == "" || key.Name == "" || key == client.ObjectKeyFromObject(p.machine) {
+		return "", nil
+	}
+	other := &v1beta1.Machine{}
+	switch err := p.Live.Get(ctx, key, other); {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case apierrors.IsForbidden(err): // The process serves another namespace only.
+	case err != nil:
+		return "", fmt.Errorf("read machine %s, which the annotations of node %s name: %w", key, node.Name, err)
+	case node.Spec.ProviderID != other.Spec.ProviderID && node.Spec.ProviderID != other.NodeProviderID():
+		return "", nil // The Node has the name of an earlier Node, or its kubelet has changed the annotations.
+	}
+	return fmt.Sprintf("Node %s is not accepted: it belongs to machine %s, which has the same provider ID. Delete one of the "+
+		"two machines, or remove the annotation %s of the node if it belongs to this machine.", node.Name, key,
+		v1beta1.NodeAnnotationMachine), nil
+}
+
+// maxCloudClockSkew is how much the clock of the cloud may be ahead of the clock of the API server.
+const maxCloudClockSkew = 10 * time.Minute
+
+// olderThanInstance reports whether the Node existed before the instance of the Machine. Only an adopted instance can
+// be older than its Machine.
+func (p *pass) olderThanInstance(node *corev1.Node, instance *provider.Instance) bool {
+	adopted := launchReason(p.machine) == v1beta1.ReasonInstanceAdopted
+	return node.CreationTimestamp.Time.Before(instance.LaunchTime.Add(-maxCloudClockSkew)) ||
+		!adopted && node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
 }
 
 // renamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The name in
@@ -126,7 +215,7 @@ func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine
 	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == p.machine.UID }), nil
 }
 
-func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
+func (p *pass) reportConflicts(ctx context.Context, conflicting []conflictingNode) error {
 	for _, other := range conflicting {
 		if p.states.get(p.machine).registration.reportedConflict == other.UID {
 			continue
@@ -135,33 +224,31 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) 
 		if err != nil {
 			return err
 		}
-		p.warn(v1beta1.ReasonNodeConflict, "Register", conflictMessage(p.machine, other))
+		p.warn(v1beta1.ReasonNodeConflict, "Register", other.reason)
 		for _, machine := range others {
-			if nodemark.Proves(machine, other) {
-				continue // Another client wrote this machine's provider ID into the status of this one.
+			if other.Spec.ProviderID == machine.Spec.ProviderID || nodemark.Proves(machine, other.Node) {
+				continue // Another client wrote this machine's provider ID into this one.
 			}
 			p.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,
 				client.ObjectKeyFromObject(p.machine), wording.Truncate(p.machine.NodeProviderID(), 256))
 		}
-		p.states.update(p.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
+		p.states.update(p.machine, func(m *machineState) {
+			m.registration.reportedConflict, m.registration.conflictReason = other.UID, other.reason
+		})
 	}
 	return nil
 }
 
-func conflictMessage(m *v1beta1.Machine, other *corev1.Node) string {
-	if in := m.Status.Instance; in != nil && in.NodeName != "" {
-		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, "+
-			"but the instance registers as node %s.",
-			other.Name, in.NodeName)
-	}
-	return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but joined as another machine.",
-		other.Name)
+func otherNodeName(node *corev1.Node, name string) string {
+	return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but the instance registers as node %s.",
+		node.Name, name)
 }
 
+// namedByProvider reports whether the provider reports that the Machine's own instance registers under this name.
 func (p *pass) namedByProvider(ctx context.Context, name string) (bool, error) {
 	instance, _, err := p.fromProvider(ctx)
-	return err == nil && instance.NodeName == name, err
+	return err == nil && instance.NodeName == name && instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil, err
 }
 
 func (p *pass) fromProvider(ctx context.Context) (*provider.Instance, resolve.Resolved, error) {

@@ -38,8 +38,12 @@ func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate
 	return v1beta1.AppliedNodeTemplate{NodeUID: node.UID}, false
 }
 
-// noteApplied remembers what was applied to the Node. The status is written together with the next other change.
+// noteApplied remembers what was applied to the Node, which now has the mark. The status is written together with the
+// next other change.
 func (p *pass) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
+	if p.states.get(p.machine).instance.confirmedID != "" {
+		p.states.update(p.machine, func(m *machineState) { m.instance.confirmedID = "" })
+	}
 	if !equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, applied) {
 		p.states.update(p.machine, func(m *machineState) { m.registration.applied = applied })
 	}
@@ -256,14 +260,12 @@ func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused, c
 		}
 		switch withTemplate = keepContested(node, withTemplate, left); {
 		case withTemplate != nil:
-		case nodemark.Proves(p.machine, node):
+		case p.marked(node):
 			p.noteApplied(&next)
 			return "", contested, nil
 		default:
-			withTemplate = node.DeepCopy() // Without the mark, each pass would ask the provider.
+			withTemplate = node.DeepCopy() // Without the mark, each new process would ask the provider.
 		}
-		// The Node of a lost Machine can only be found by this mark. If there is other proof that the Node belongs to
-		// the Machine, the mark is written only together with other changes.
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
 			nodemark.Of(p.machine, p.ClusterID, p.Cloud.Name()).String())
 		var patch client.Patch

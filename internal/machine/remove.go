@@ -26,7 +26,8 @@ import (
 // and when the instance is replaced. The fields of a removal are results of earlier steps of the same pass.
 type removal struct {
 	*pass
-	// notOurs is true if the deleted Machine never added its tags to the instance. The instance stays unchanged.
+	// notOurs is true if the instance with the Machine's provider ID is not known to have the Machine's tags. The instance
+	// and its Node stay unchanged.
 	notOurs bool
 	// instanceGone is true if the instance is known to be gone. Only its Node and its token may remain to be deleted.
 	instanceGone bool
@@ -215,7 +216,8 @@ func (r *removal) deleteFailed(err error, inputs resolve.Resolved) progress {
 
 // release deletes the token and then the finalizer, so that the API server deletes the Machine.
 func (r *removal) release(ctx context.Context) (progress, error) {
-	if r.Target != nil && !r.leftBehind && !r.notOurs && !r.isTrue(v1beta1.ConditionNodeHealthy) {
+	neverTagged := r.notOurs && createdWithProviderID(r.machine)
+	if r.Target != nil && !r.leftBehind && !neverTagged && !r.isTrue(v1beta1.ConditionNodeHealthy) {
 		// The Machine may never have run. If the Node became Ready, the token was already deleted at that time.
 		if err := r.dropToken(ctx); err != nil {
 			if proceed, err := r.targetUnreachable(ctx, err); proceed != next {

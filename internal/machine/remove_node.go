@@ -3,6 +3,7 @@ package machine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -31,7 +32,7 @@ func (r *removal) findNode(ctx context.Context) (progress, error) {
 		found, err := r.findCandidate(ctx)
 		switch {
 		case err != nil:
-			return r.targetUnreachable(ctx, err)
+			return r.nodeUnknown(ctx, err)
 		case len(found.claimants) > 0:
 			return r.chooseClaimant(found), nil
 		case found.conflict != "" && !found.belongsToOther:
@@ -51,11 +52,11 @@ func (r *removal) findNode(ctx context.Context) (progress, error) {
 	case err != nil:
 		return r.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
 	case node.Spec.ProviderID != "" && node.Spec.ProviderID == r.machine.NodeProviderID():
-		other, err := r.isConflicting(ctx, node)
+		conflict, err := r.conflictOf(ctx, node)
 		if err != nil {
-			return r.targetUnreachable(ctx, err)
+			return r.nodeUnknown(ctx, err)
 		}
-		if !other {
+		if conflict == "" {
 			r.node = node
 		}
 	default:
@@ -68,6 +69,22 @@ func (r *removal) findNode(ctx context.Context) (progress, error) {
 	// The target cluster has answered, so the next failure starts a new series.
 	r.states.update(r.machine, func(m *machineState) { m.teardown.targetUnreachableSince = time.Time{} })
 	return next, nil
+}
+
+// nodeUnknown stops the deletion because it is unknown which Node belongs to the Machine. A force-deletion continues
+// without the Node.
+func (r *removal) nodeUnknown(ctx context.Context, err error) (progress, error) {
+	if _, unanswered := errors.AsType[*unansweredError](err); !unanswered {
+		return r.targetUnreachable(ctx, err)
+	}
+	if forced(r.machine) {
+		return next, nil
+	}
+	inputs, proceed, resolveErr := r.resolveForDeletion(ctx)
+	if resolveErr != nil || proceed != next {
+		return proceed, resolveErr
+	}
+	return r.deleteFailed(err, inputs), nil
 }
 
 // chooseClaimant chooses the Node that is drained and deleted with the machine if several Nodes have its provider ID.

@@ -78,6 +78,9 @@ type instanceState struct {
 	// instance is written to the status, booted is nil.
 	booted      *booted
 	getFailures int32
+	// confirmedID is the provider ID of the instance that the cloud has returned with the tags of the Machine. It is ""
+	// after the Node has got the mark, which replaces this memory.
+	confirmedID string
 	// suspectID is the provider ID of an instance that another part of the process has reported as missing.
 	suspectID string
 	polled    polled
@@ -86,8 +89,10 @@ type instanceState struct {
 }
 
 type registrationState struct {
-	// reportedConflict is the last conflicting Node for which an event was recorded.
+	// reportedConflict is the last conflicting Node for which an event was recorded. The field conflictReason explains
+	// the conflict.
 	reportedConflict types.UID
+	conflictReason   string
 	// otherID is the UID of a Node that belongs to the Machine although the Node has another provider ID.
 	otherID types.UID
 	// reapplied counts the values that were set again on the Node because another client had changed them.

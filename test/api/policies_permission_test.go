@@ -229,3 +229,58 @@ func TestInlineMachinesNeedPermission(t *testing.T) {
 	requireExemptOnly(t, "inline", inline(machine, "spec"), "machinist-manager", "oidc:machinist-manager",
 		"system:serviceaccount:machinist-system:machinist-manager")
 }
+
+// Rule: provider-id-needs-permission.
+func TestProviderIDNeedsPermission(t *testing.T) {
+	namespace := env.Namespace(t)
+	author, trusted := newAuthors(t, namespace, "patch", "machineclasses/status")
+	const id = "sim:///zone-a/vm-1"
+	unset := create(t, apply(t, withGeneratedName(parse(t, namespace, machine)),
+		change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
+	adopting := create(t, apply(t, withGeneratedName(parse(t, namespace, machine)), change{"spec/providerID", id},
+		change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
+	update := func(as client.Client, object *unstructured.Unstructured, changes ...change) error {
+		return as.Update(t.Context(), apply(t, object.DeepCopy(), changes...), client.DryRunAll)
+	}
+	await(t, "the policy for provider IDs", func() bool {
+		return refusedBy("provider-id", update(author, unset, change{"spec/providerID", id}))
+	})
+	await(t, "the permission to set provider IDs", func() bool {
+		return update(trusted, unset, change{"spec/providerID", id}) == nil
+	})
+	for name, err := range map[string]error{
+		"another field without a provider ID": update(author, unset, change{"spec/version", "v1.36.3"}),
+		"another field with a provider ID":    update(author, adopting, change{"spec/version", "v1.36.3"}),
+		"missing to empty":                    update(author, unset, change{"spec/providerID", ""}),
+	} {
+		if err != nil {
+			t.Errorf("a change of %s is refused: %v", name, err)
+		}
+	}
+	// The schema would allow the removal while the instance is replaced.
+	apply(t, adopting, change{"status/launch", map[string]any{"step": "Replacing", "attempt": 1}})
+	if err := env.Client(t).Status().Update(t.Context(), adopting); err != nil {
+		t.Fatal(err)
+	}
+	requireRejection(t, update(author, adopting, change{"spec/providerID", nil}), "spec.providerID")
+	if err := update(trusted, adopting, change{"spec/providerID", nil}); err != nil {
+		t.Errorf("the removal by a provider is refused: %v", err)
+	}
+	for _, user := range []string{"machinist-manager", "machinist-migrator-sim", "cluster-autoscaler"} {
+		if err := update(impersonate(t, user, "machinist-processes", authors), unset,
+			change{"spec/providerID", id}); !refusedBy("provider-id", err) {
+			t.Errorf("%s: got error %v, want a rejection by the policy", user, err)
+		}
+	}
+
+	if err := env.Client(t).Delete(t.Context(), unset); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Client(t).Get(t.Context(), client.ObjectKeyFromObject(unset), unset); err != nil {
+		t.Fatal(err)
+	}
+	requireRejection(t, update(author, unset, change{"spec/providerID", id}), "spec.providerID", id)
+	if err := update(author, unset, change{"metadata/finalizers", nil}); err != nil {
+		t.Errorf("the finalizer of a machine that is being deleted cannot be removed: %v", err)
+	}
+}

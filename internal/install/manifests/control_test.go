@@ -122,8 +122,8 @@ func TestEveryPolicyIsBound(t *testing.T) {
 			bound[o.Spec.PolicyName] = slices.Contains(o.Spec.ValidationActions, admissionv1.Deny)
 		}
 	}
-	if len(all) != 16 {
-		t.Errorf("policies are %q, want 16", all)
+	if len(all) != 17 {
+		t.Errorf("policies are %q, want 17", all)
 	}
 	for _, name := range all {
 		if !bound[name] {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -53,21 +55,24 @@ func Parse(text string) (mark Mark, ok bool) {
 	return mark, err == nil && mark.ClusterID != "" && mark.Provider != "" && mark.ProviderID != ""
 }
 
-// Proves reports whether the provider ID of a Node proves that the Node belongs to the Machine.
+// Proves reports whether the annotations of a Node prove that the Node belongs to the Machine.
 //
-// A Node proves that it belongs to the Machine if its provider ID equals the provider ID in the spec of the Machine. A
-// class may define a different provider ID for its Nodes, which the Machine records in its status. Any client that may
-// write the status could replace this ID with the ID of another Node. Therefore Proves accepts the ID in the status
-// only if the Node also has the mark of the Machine. Only clients that may write the Node can set the mark.
+// The provider ID of the Node alone proves nothing, because the author of a Machine can create it with any provider ID,
+// and any client that may write the status of a Machine can change the provider ID of its Node. Therefore, the mark on
+// the Node must identify the instance of the Machine, and the other annotations must name the Machine. Only clients
+// that may write the Node can set these annotations.
 func Proves(m *v1beta1.Machine, node *corev1.Node) bool {
-	switch node.Spec.ProviderID {
-	case "":
+	id := node.Spec.ProviderID
+	if id == "" || id != m.Spec.ProviderID && id != m.NodeProviderID() {
 		return false
-	case m.Spec.ProviderID:
-		return true
-	case m.NodeProviderID():
-		mark, ok := Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
-		return ok && mark.ProviderID == m.Spec.ProviderID
 	}
-	return false
+	mark, ok := Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
+	return ok && mark.ProviderID == m.Spec.ProviderID && MachineOf(node) == client.ObjectKeyFromObject(m)
+}
+
+// MachineOf returns the namespace and name of the Machine in the annotations of a Node. An annotation that is missing
+// leaves its field empty.
+func MachineOf(node *corev1.Node) types.NamespacedName {
+	return types.NamespacedName{Namespace: node.Annotations[v1beta1.NodeAnnotationClusterNamespace],
+		Name: node.Annotations[v1beta1.NodeAnnotationMachine]}
 }

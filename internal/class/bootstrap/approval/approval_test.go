@@ -25,7 +25,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap"
-	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
 )
@@ -251,7 +250,7 @@ func TestRenewalWaitsForMarkOfNode(t *testing.T) {
 	name := w.post(w.asNode(node.Name), csrtest.ForClient(node.Name))
 	w.wantPendingWithoutEvent(name)
 	before := node.DeepCopy()
-	node.Annotations = map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Of(m, "c", w.ns).String()}
+	node.Annotations = markOf(m)
 	if err := w.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}

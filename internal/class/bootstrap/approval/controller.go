@@ -2,7 +2,6 @@ package approval
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -289,11 +288,11 @@ func (r *Reconciler) askProvider(ctx context.Context, m *v1beta1.Machine) (*Repo
 		req.Scope = m.Status.Instance.Scope
 	}
 	instance, err := r.Cloud.Get(ctx, req)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("get the instance from the provider: %w", err)
-	case instance.MachineUID != "" && instance.MachineUID != m.UID:
-		return nil, errors.New("the tags of the provider's instance name another machine")
+	}
+	if err := instance.OwnedBy(r.ClusterID, req.Machine); err != nil {
+		return nil, fmt.Errorf("check the tags of the provider's instance: %w", err)
 	}
 	return reportedBy(instance), nil
 }

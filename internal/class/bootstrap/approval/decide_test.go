@@ -57,7 +57,17 @@ func joining(changes ...func(*Facts)) Facts {
 }
 
 func node(uid types.UID, providerID string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: uid}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: uid}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+	if m := launched(); providerID == m.Spec.ProviderID {
+		out.Annotations = markOf(m)
+	}
+	return out
+}
+
+// markOf returns the annotations of a Node that prove that the Node belongs to the Machine.
+func markOf(m *v1beta1.Machine) map[string]string {
+	return map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Of(m, "c", "acme").String(),
+		v1beta1.NodeAnnotationMachine: m.Name, v1beta1.NodeAnnotationClusterNamespace: m.Namespace}
 }
 
 func nodeID(m *v1beta1.Machine) { m.Status.Instance.NodeProviderID = "k3s://n1" }
@@ -65,8 +75,8 @@ func nodeID(m *v1beta1.Machine) { m.Status.Instance.NodeProviderID = "k3s://n1" 
 // marked returns the Node n1 with a provider ID from the class and the mark of the instance.
 func marked(instance string) *corev1.Node {
 	n := node("uid-n1", "k3s://n1")
-	n.Annotations = map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Mark{ClusterID: "c", Provider: "acme",
-		ProviderID: instance}.String()}
+	n.Annotations = markOf(launched())
+	n.Annotations[v1beta1.NodeAnnotationInstance] = nodemark.Mark{ClusterID: "c", Provider: "acme", ProviderID: instance}.String()
 	return n
 }
 

@@ -113,7 +113,8 @@ func (c *cloud) Get(_ context.Context, r provider.GetRequest) (*provider.Instanc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked++
-	return &provider.Instance{NodeName: c.nodeName(r.Machine), Addresses: c.addresses, GuestAddresses: c.guest}, c.err
+	return &provider.Instance{ClusterID: r.ClusterID, MachineUID: r.Machine.UID, NodeName: c.nodeName(r.Machine),
+		Addresses: c.addresses, GuestAddresses: c.guest}, c.err
 }
 
 func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.Resolved, error) {
@@ -202,7 +203,7 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 
 func (w *world) pair(m *v1beta1.Machine) {
 	w.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name)},
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name), Annotations: markOf(m)},
 		Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
 	w.create(node)
 	w.status(m, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID} })

@@ -51,9 +51,9 @@ func parsed(t *testing.T, args ...string) *Serving {
 	return s
 }
 
-// serve starts a server with a limit of three connections in a simulated process. The function ask sends a request and reports whether the connection was
-// reused. The function report asks the process to stop, and endWork ends the work of the process. The channel ended
-// receives the error of the server.
+// serve starts a server with a limit of three connections in a simulated process. The function ask sends a request and
+// reports whether the connection was reused. The function report asks the process to stop, and endWork ends the work of
+// the process. The channel ended receives the error of the server.
 func serve(t *testing.T, leave time.Duration) (address string, ask func() (reused bool, err error),
 	report, endWork func(), ended <-chan error) {
 	t.Helper()

@@ -284,8 +284,8 @@ func TestDetectMeltdown(t *testing.T) {
 			"namespace a"},
 		{"all of a namespace in a zone, and other zones are well",
 			slices.Concat(inZone("a", namespaces(20, 1, 30, 30)), inZone("b", namespaces(0, 0, 30, 0))), "a of namespace b"},
-		{"all namespaces in a zone", slices.Concat(inZone("a", namespaces(4, 4, 4, 4)), inZone("b", namespaces(20, 0, 20, 0))),
-			"a"},
+		{"all namespaces in a zone",
+			slices.Concat(inZone("a", namespaces(4, 4, 4, 4)), inZone("b", namespaces(20, 0, 20, 0))), "a"},
 		{"starting machines", fleet(10, 6, silent(20), phase(v1beta1.MachineProvisioned)), ""},
 		{"failed machines", fleet(10, 6, silent(20), phase(v1beta1.MachineFailed)), ""},
 		{"machines that are being deleted", fleet(10, 6, silent(20), func(s *Subject) {

@@ -144,8 +144,8 @@ func TestAttackGuestChoosesAddressOfServingCertificate(t *testing.T) {
 	}
 }
 
-// An attacker who takes the place of the cloud reports the name or an address of the API server, of the local host or of
-// a Service. No range of --approve-guest-addresses permits a certificate for these either.
+// An attacker who takes the place of the cloud reports the name or an address of the API server, of the local host or
+// of a Service. No range of --approve-guest-addresses permits a certificate for these either.
 //
 // Rule: no-serving-certificate-for-reserved-addresses.
 func TestAttackCloudReportsAddressOfAPIServer(t *testing.T) {

@@ -103,6 +103,10 @@ func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	if metav1.GetControllerOf(m) == nil {
 		v.versionSkew(spec.Child("version"), m, m.Spec.Version, s)
 	}
+	if created && validation.IsReservedNodeName(m.Name) {
+		v.refuse(field.Forbidden(field.NewPath("metadata", "name"),
+			"the Node of the machine could take the place of the API server or of a local server: choose another name"))
+	}
 	// Adoption from another cluster is checked at the time of the adoption.
 	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow &&
 		class.Annotations[v1beta1.AnnotationAdoptFromCluster] == "" {

@@ -27,6 +27,12 @@ const (
 	// bodyTimeout limits how long a client sends its request. answerTimeout limits how long it reads the response. API
 	// servers wait for at most 5 seconds.
 	bodyTimeout, answerTimeout = 5 * time.Second, 10 * time.Second
+	// maxConnections limits the connections. An API server keeps few connections, because HTTP/2 sends many requests over
+	// each. Further connections wait until another one ends.
+	maxConnections = 1024
+	// helloTimeout limits the TLS handshake and the header of a request. idleTimeout is the time after which an unused
+	// connection is closed.
+	helloTimeout, idleTimeout = 5 * time.Second, 30 * time.Second
 )
 
 // limits restricts the memory and time of requests, because any client that reaches the port can send requests.

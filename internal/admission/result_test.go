@@ -141,6 +141,25 @@ func TestMachine(t *testing.T) {
 	want{}.check(t, Machine(m, false, environment("")))
 }
 
+// An attacker creates Machines whose Nodes would get certificates with the names of the API server or of local servers.
+//
+// Rule: reserved-node-names-refused.
+func TestAttackMachineWithNameOfAPIServer(t *testing.T) {
+	for name, refused := range map[string]bool{
+		"kubernetes": true, "kubernetes.default": true, "kubernetes.default.svc.cluster.local": true, "localhost": true,
+		"web.localhost": true, "kubernetes-1": false, "kubernetes.example": false, "localhost-1": false,
+	} {
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		var w want
+		if refused {
+			w.errors = []string{"metadata.name: Forbidden: "}
+		}
+		w.check(t, Machine(m, true, Environment{}))
+		// An existing Machine must stay changeable, so that its finalizers can be removed.
+		want{}.check(t, Machine(m, false, Environment{}))
+	}
+}
+
 // Rule: version-skew-waits.
 func TestUnsupportedVersionIsAWarning(t *testing.T) {
 	server := "v1.36.3"
@@ -202,7 +221,8 @@ func TestTemplate(t *testing.T) {
 			want{errors: []string{at(v1beta1.AnnotationForceDelete,
 				"with this annotation, every machine of the template would be deleted without a drain")}}},
 		"remediation": {annotated(v1beta1.AnnotationRemediate),
-			want{errors: []string{at(v1beta1.AnnotationRemediate, "with this annotation, every machine of the template would be replaced")}}},
+			want{errors: []string{at(v1beta1.AnnotationRemediate,
+				"with this annotation, every machine of the template would be replaced")}}},
 		"records": {annotated(v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationMoveTo, v1beta1.AnnotationReceiveFrom,
 			v1beta1.AnnotationLastAppliedTemplate),
 			want{errors: []string{at(v1beta1.AnnotationPreservedUntil, ""), at(v1beta1.AnnotationMoveTo, ""),

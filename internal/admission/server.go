@@ -2,10 +2,17 @@ package admission
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
@@ -13,12 +20,15 @@ import (
 // contains the header "Connection: close", so that the API server connects to another replica.
 const leaveTime = 500 * time.Millisecond
 
-// server shuts down without losing a request. During the shutdown, the server answers requests, but closes each
-// connection after the response. API servers then connect to another replica.
+// server limits its connections, and shuts down without losing a request. While it shuts down, it still answers
+// requests, but closes each connection after the response. API servers then connect to another replica.
 type server struct {
-	webhook.Server
-	leaving <-chan struct{}
-	leave   time.Duration // leaveTime, except in tests
+	webhook.Server // only registers handlers, because its own listener has no limit
+	serving        *Serving
+	started        atomic.Bool
+	leaving        <-chan struct{}
+	leave          time.Duration // leaveTime, except in tests
+	connections    int           // maxConnections, except in tests
 }
 
 // leaveAfter makes the server close its connections when ctx ends.
@@ -59,8 +69,49 @@ func (s *server) Start(ctx context.Context) error {
 		<-ctx.Done()
 		stop()
 	})
-	err := s.Server.Start(serving)
+	err := s.listen(serving)
 	stop()
 	waiting.Wait()
 	return err
+}
+
+// shutdownTimeout is how long requests in progress may take after the end of the process began.
+const shutdownTimeout = time.Minute
+
+// listen serves the handlers until ctx ends and the requests in progress are answered.
+func (s *server) listen(ctx context.Context) error {
+	config, err := s.serving.tls(ctx)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", s.serving.BindAddress)
+	if err != nil {
+		return fmt.Errorf("listen for requests to the webhook: %w", err)
+	}
+	requests := &http.Server{Handler: s.WebhookMux(), ReadHeaderTimeout: helloTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	ended := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		ended <- requests.Shutdown(closing)
+	}()
+	s.started.Store(true)
+	limited := netutil.LimitListener(listener, s.connections)
+	if err := requests.Serve(tls.NewListener(limited, config)); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the webhook: %w", err)
+	}
+	return <-ended
+}
+
+// StartedChecker implements webhook.Server. It opens no connection, so a client that uses all of them does not make the
+// process unready.
+func (s *server) StartedChecker() healthz.Checker {
+	return func(*http.Request) error {
+		if !s.started.Load() {
+			return errors.New("the server of the webhook has not started yet")
+		}
+		return nil
+	}
 }

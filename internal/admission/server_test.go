@@ -51,17 +51,17 @@ func parsed(t *testing.T, args ...string) *Serving {
 	return s
 }
 
-// serve starts a server in a simulated process. The function ask sends a request and reports whether the connection was
-// reused. The function report asks the process to stop, and endWork ends the work of the process. When the server ends,
-// its error is sent to the returned channel.
-func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(),
-	ended <-chan error) {
+// serve starts a server with a limit of three connections in a simulated process. The function ask sends a request and
+// reports whether the connection was reused. The function report asks the process to stop, and endWork ends the work of
+// the process. The channel ended receives the error of the server.
+func serve(t *testing.T, leave time.Duration) (address string, ask func() (reused bool, err error),
+	report, endWork func(), ended <-chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
+	address = listener.Addr().String()
 	listener.Close()
 	serving, err := parsed(t, "--webhook-bind-address="+address, "--webhook-cert-dir="+certificates(t)).Server()
 	if err != nil {
@@ -70,7 +70,7 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 	s := serving.(*server)
 	reported, report := context.WithCancel(t.Context())
 	s.leaveAfter(reported)
-	s.leave = leave
+	s.leave, s.connections = leave, 3
 	s.Register("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 	work, endWork := context.WithCancel(t.Context())
 	end := make(chan error, 1)
@@ -102,12 +102,12 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 			t.Fatalf("the server does not answer: %v", err)
 		}
 	}
-	return ask, report, endWork, end
+	return address, ask, report, endWork, end
 }
 
 // Rule: no-request-lost-in-renewal.
 func TestServerAnswersWhileItsProcessEnds(t *testing.T) {
-	ask, report, endWork, ended := serve(t, time.Millisecond)
+	_, ask, report, endWork, ended := serve(t, time.Millisecond)
 	if reused, err := ask(); err != nil || !reused {
 		t.Fatalf("before the end: same connection=%v, %v", reused, err)
 	}
@@ -137,7 +137,7 @@ func TestServerAnswersWhileItsProcessEnds(t *testing.T) {
 // Rule: no-request-lost-in-renewal.
 func TestServerWithoutWorkWaitsBeforeItEnds(t *testing.T) {
 	const leave = 3 * time.Second
-	ask, report, endWork, ended := serve(t, leave)
+	_, ask, report, endWork, ended := serve(t, leave)
 	begun := time.Now()
 	endWork()
 	report()
@@ -149,6 +149,40 @@ func TestServerWithoutWorkWaitsBeforeItEnds(t *testing.T) {
 	}
 	if took := time.Since(begun); took < leave {
 		t.Errorf("the server ended after %s", took)
+	}
+}
+
+// An attacker opens connections and sends nothing. The connections must not use memory without a limit, nor keep API
+// servers out for longer than the timeout of the handshake.
+//
+// Rule: webhook-requests-limited.
+func TestAttackIdleConnectionsToWebhook(t *testing.T) {
+	address, ask, report, endWork, ended := serve(t, time.Millisecond)
+	for range 2 { // The function ask has a connection too.
+		idle, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer idle.Close()
+	}
+	time.Sleep(100 * time.Millisecond) // The server accepts the connections meanwhile.
+	begun := time.Now()
+	late, err := tls.DialWithDialer(&net.Dialer{Timeout: 3 * helloTimeout}, "tcp", address,
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatalf("after the handshakes of idle connections timed out: %v", err)
+	}
+	late.Close()
+	if waited := time.Since(begun); waited < helloTimeout/2 {
+		t.Errorf("a connection above the limit was accepted after %s", waited)
+	}
+	if reused, err := ask(); err != nil || !reused {
+		t.Errorf("on the first connection: same connection=%v, %v", reused, err)
+	}
+	report()
+	endWork()
+	if err := <-ended; err != nil {
+		t.Errorf("the server ended with %v", err)
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -108,20 +110,35 @@ func (s *Serving) Server() (webhook.Server, error) {
 	if s.Off() {
 		return nil, nil
 	}
-	host, port, err := s.address()
-	if err != nil {
+	if _, _, err := s.address(); err != nil {
 		return nil, err
 	}
-	return &server{leave: leaveTime, Server: webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: s.CertDir,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion = tls.VersionTLS12
-			if s.keeper != nil {
-				c.GetCertificate = s.keeper.GetCertificate
-			}
-			if s.ClientCAFile != "" {
-				verifyClients(c, s.ClientCAFile)
-			}
-		}}})}, nil
+	return &server{Server: webhook.NewServer(webhook.Options{}), serving: s, leave: leaveTime,
+		connections: maxConnections}, nil
+}
+
+// tls returns the configuration of the server. A certificate in a directory is read again when it changes, until ctx
+// ends.
+func (s *Serving) tls(ctx context.Context) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
+	if s.ClientCAFile != "" {
+		verifyClients(c, s.ClientCAFile)
+	}
+	if s.keeper != nil {
+		c.GetCertificate = s.keeper.GetCertificate
+		return c, nil
+	}
+	watcher, err := certwatcher.New(filepath.Join(s.CertDir, "tls.crt"), filepath.Join(s.CertDir, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate of the webhook: %w", err)
+	}
+	c.GetCertificate = watcher.GetCertificate
+	go func() {
+		if err := watcher.Start(ctx); err != nil {
+			logf.FromContext(ctx).Error(err, "Cannot watch the certificate of the webhook", "folder", s.CertDir)
+		}
+	}()
+	return c, nil
 }
 
 // Process describes the process that serves the webhook.

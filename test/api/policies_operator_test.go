@@ -147,6 +147,20 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 	podField := func(field string, value any) entry { return entry{"Deployment", []change{{pod + "/" + field, value}}} }
 	capability := map[string]any{"allowPrivilegeEscalation": false,
 		"capabilities": map[string]any{"add": []string{"NET_RAW"}}}
+	probe := func(kind, field string) entry {
+		return container("containers", kind, map[string]any{field: map[string]any{"port": 80, "host": "169.254.169.254"}})
+	}
+	hook := func(kind string) entry {
+		return container("containers", "lifecycle", map[string]any{kind: map[string]any{
+			"httpGet": map[string]any{"port": 80, "host": "127.0.0.1"}}})
+	}
+	secured := func(field string, value any) entry {
+		return container("containers", "securityContext", map[string]any{"allowPrivilegeEscalation": false, field: value})
+	}
+	device := container("containers", "volumeDevices", []any{map[string]any{"name": "a", "devicePath": "/dev/a"}})
+	device.changes = append(device.changes,
+		volume("persistentVolumeClaim", map[string]any{"claimName": "a"}).changes...)
+	unconfined := map[string]any{"type": "Unconfined"}
 	rule := func(group, resource string, verbs ...string) []change {
 		return []change{{"rules", []any{map[string]any{"apiGroups": []string{group}, "resources": []string{resource},
 			"verbs": verbs}}}}
@@ -182,6 +196,24 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 			map[string]any{"privileged": true, "allowPrivilegeEscalation": true}),
 		"a port of the host": container("containers", "ports",
 			[]any{map[string]any{"containerPort": 1, "hostPort": 1}}),
+		"an inline CSI volume":              volume("csi", map[string]any{"driver": "hostpath.csi.example.com"}),
+		"a host in a probe":                 probe("livenessProbe", "httpGet"),
+		"a host in a probe of readiness":    probe("readinessProbe", "tcpSocket"),
+		"a host in a probe of the start":    probe("startupProbe", "httpGet"),
+		"a host in a handler of the start":  hook("postStart"),
+		"a host in a handler of the end":    hook("preStop"),
+		"a block device":                    device,
+		"a type of SELinux":                 secured("seLinuxOptions", map[string]any{"type": "spc_t"}),
+		"a type of SELinux for the pod":     podField("securityContext/seLinuxOptions", map[string]any{"type": "spc_t"}),
+		"no profile of seccomp":             secured("seccompProfile", unconfined),
+		"no profile of seccomp for the pod": podField("securityContext/seccompProfile", unconfined),
+		"no profile of AppArmor":            secured("appArmorProfile", unconfined),
+		"no profile of AppArmor, by annotation": {"Deployment", []change{{"spec/template/metadata/annotations",
+			map[string]any{"container.apparmor.security.beta.kubernetes.io/" + sim: "unconfined"}}}},
+		"a sysctl": podField("securityContext/sysctls",
+			[]any{map[string]any{"name": "kernel.msgmax", "value": "1"}}),
+		"a Node":                   podField("nodeName", "control-plane"),
+		"the highest priority":     podField("priorityClassName", "system-node-critical"),
 		"a role with another name": {"ClusterRole", rename("mine")},
 		"a role that may write roles": {"ClusterRole",
 			rule("rbac.authorization.k8s.io", "clusterrolebindings", "create")},
@@ -190,6 +222,8 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 		"a role that may write service accounts": {"ClusterRole", rule("", "serviceaccounts", "create")},
 		"a role that may create tokens":          {"ClusterRole", rule("", "serviceaccounts/token", "create")},
 		"a role that may write Providers":        {"ClusterRole", rule("machinist.dev", "providers", "patch")},
+		"a role that may write Services":         {"ClusterRole", rule("", "services", "create")},
+		"a role that may read all Services":      {"ClusterRole", rule("", "services", "get")},
 		"a role that may read all URLs": {"ClusterRole", []change{{"rules", []any{map[string]any{
 			"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}}}}}},
 		"a role that becomes a part of view": {"ClusterRole", []change{

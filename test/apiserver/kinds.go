@@ -11,6 +11,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -162,6 +163,10 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		configMapStrategy{})
 	add(core, "namespaces", false, shapeOf(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }),
 		namespaceStrategy{statusStrategy{unconditional: true}})
+	// Controllers only read the Service kubernetes and its endpoints. Neither exists in this server.
+	add(core, "services", true, shapeOf(func(l *corev1.ServiceList) *[]corev1.Service { return &l.Items }), baseStrategy{})
+	add(discoveryv1.SchemeGroupVersion, "endpointslices", true,
+		shapeOf(func(l *discoveryv1.EndpointSliceList) *[]discoveryv1.EndpointSlice { return &l.Items }), baseStrategy{})
 	add(policyv1.SchemeGroupVersion, "poddisruptionbudgets", true,
 		shapeOf(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }),
 		statusStrategy{generations: true})

@@ -282,6 +282,10 @@ func TestDetectMeltdown(t *testing.T) {
 		{"a namespace of two machines is too small", namespaces(2, 2, 20, 0), ""},
 		{"one namespace of two in a zone", append(namespaces(10, 10, 10, 0), inZone("a", namespaces(4, 4, 4, 0))...),
 			"namespace a"},
+		{"all of a namespace in a zone, and other zones are well",
+			slices.Concat(inZone("a", namespaces(20, 1, 30, 30)), inZone("b", namespaces(0, 0, 30, 0))), "a of namespace b"},
+		{"all namespaces in a zone",
+			slices.Concat(inZone("a", namespaces(4, 4, 4, 4)), inZone("b", namespaces(20, 0, 20, 0))), "a"},
 		{"starting machines", fleet(10, 6, silent(20), phase(v1beta1.MachineProvisioned)), ""},
 		{"failed machines", fleet(10, 6, silent(20), phase(v1beta1.MachineFailed)), ""},
 		{"machines that are being deleted", fleet(10, 6, silent(20), func(s *Subject) {
@@ -331,6 +335,20 @@ func TestEndOfMeltdownIsRemembered(t *testing.T) {
 	for domain, want := range map[string]time.Time{"a": minutes(3), "b": minutes(2), "": minutes(2)} {
 		if got := c.ForDomains(domain).Since; !got.Equal(want) {
 			t.Errorf("clocks in %q run from %s, want %s", domain, got, want)
+		}
+	}
+}
+
+// An attacker with machines in two zones lets all of them fail in one zone, so that most machines of that zone have
+// problems. The machines of other namespaces in the zone must still be remediated.
+//
+// Rule: meltdown-per-namespace.
+func TestAttackTenantStopsRemediationInZone(t *testing.T) {
+	all := slices.Concat(inZone("a", namespaces(20, 1, 30, 30)), inZone("b", namespaces(0, 0, 30, 0)))
+	d := DetectMeltdown(all, DefaultMeltdownThreshold)
+	for _, s := range all {
+		if victim := s.Machine.Namespace == "a"; victim && d.Affects(s.domains()...) {
+			t.Fatalf("machine %s of the other namespace is in the meltdown: %v", s.Machine.Name, d)
 		}
 	}
 }

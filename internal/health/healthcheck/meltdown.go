@@ -31,8 +31,9 @@ type Meltdown map[string]Share
 // DetectMeltdown returns the failure domains in which more than threshold percent of the nodes are not Ready. Only
 // machines that have become nodes count, without those being deleted or interrupted.
 //
-// If there are several namespaces, each one is a failure domain. A meltdown that spares other namespaces is limited to
-// the affected ones. Otherwise a user with failing machines could stop remediation everywhere.
+// If there are several namespaces, each one is a failure domain, also within a zone. A meltdown that spares other
+// namespaces is limited to the affected ones. Otherwise a user with failing machines could stop remediation everywhere,
+// or in a zone.
 func DetectMeltdown(subjects []Subject, threshold int) Meltdown {
 	all, byNamespace := Meltdown{}, map[string]Meltdown{}
 	for i := range subjects {
@@ -57,23 +58,31 @@ func DetectMeltdown(subjects []Subject, threshold int) Meltdown {
 			}
 		}
 	}
-	rest, inMeltdown := maps.Clone(all), Meltdown{}
-	if len(byNamespace) > 1 {
-		for namespace, own := range byNamespace {
-			if s := own[everywhere]; s.Machines >= minMeltdownMachines && s.over(threshold) {
-				inMeltdown[domainOfNamespace(namespace)] = s
-				for domain, s := range own {
-					rest[domain] = rest[domain].plus(-s.Machines, -s.Unwell)
-				}
+	if len(byNamespace) < 2 {
+		byNamespace = nil
+	}
+	rest := maps.Clone(all)
+	for _, own := range byNamespace {
+		for domain, s := range own {
+			if s.isMeltdown(threshold) || own[everywhere].isMeltdown(threshold) {
+				rest[domain] = rest[domain].plus(-s.Machines, -s.Unwell)
 			}
 		}
 	}
 	maps.DeleteFunc(all, func(domain string, s Share) bool {
 		others := rest[domain]
-		return s.Machines < minMeltdownMachines || !s.over(threshold) || others.Machines > 0 && !others.over(threshold)
+		return !s.isMeltdown(threshold) || others.Machines > 0 && !others.over(threshold)
 	})
-	if _, everything := all[everywhere]; !everything {
-		maps.Copy(all, inMeltdown)
+	if _, everything := all[everywhere]; everything {
+		return all
+	}
+	for namespace, own := range byNamespace {
+		for domain, s := range own {
+			_, ofAll := all[domain]
+			if s.isMeltdown(threshold) && (domain == everywhere || !ofAll && !own[everywhere].isMeltdown(threshold)) {
+				all[domainOfNamespace(namespace, domain)] = s
+			}
+		}
 	}
 	return all
 }
@@ -82,14 +91,24 @@ func (s Share) plus(machines, unwell int) Share {
 	return Share{s.Machines + machines, s.Unwell + unwell}
 }
 
+func (s Share) isMeltdown(threshold int) bool {
+	return s.Machines >= minMeltdownMachines && s.over(threshold)
+}
+
 func (s Share) over(threshold int) bool { return s.Unwell*100 > threshold*s.Machines }
 
-// domainOfNamespace returns the failure domain of a namespace. The returned name contains a space, so it differs from
-// the names of all regions and zones.
-func domainOfNamespace(namespace string) string { return "namespace " + namespace }
+// domainOfNamespace returns the failure domain of a namespace, or of its machines in the given failure domain. The
+// returned name contains a space, so it differs from the names of all regions and zones.
+func domainOfNamespace(namespace, domain string) string {
+	if domain == everywhere {
+		return "namespace " + namespace
+	}
+	return domain + " of namespace " + namespace
+}
 
 func (s Subject) domains() []string {
-	return []string{s.Domain, domainOfNamespace(s.Machine.Namespace)}
+	return []string{s.Domain, domainOfNamespace(s.Machine.Namespace, everywhere),
+		domainOfNamespace(s.Machine.Namespace, s.Domain)}
 }
 
 // Affects reports whether there is a meltdown of the whole fleet or of one of these failure domains.

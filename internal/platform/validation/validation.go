@@ -48,9 +48,18 @@ func NodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) field.ErrorList {
 	}
 	errs = append(errs, Keys(path.Child("annotations"), n.Annotations, v1beta1.NodeAnnotationMachine,
 		v1beta1.NodeAnnotationClusterNamespace, v1beta1.NodeAnnotationInstance, v1beta1.NodeAnnotationLastAppliedNodeTemplate,
-		v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult, v1beta1.NodeAnnotationCordoned)...)
+		v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult, v1beta1.NodeAnnotationCordoned,
+		v1beta1.NodeAnnotationInstanceRemoved)...)
 	errs = append(errs, taints(path.Child("taints"), n.Taints)...)
 	return append(errs, taints(path.Child("startupTaints"), n.StartupTaints)...)
+}
+
+// IsReservedNodeName reports whether clients resolve the name to their own host or to the API server. A node with this
+// name and a serving certificate could take the place of that server.
+func IsReservedNodeName(name string) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || name == "kubernetes" ||
+		name == "kubernetes.default" || strings.HasPrefix(name, "kubernetes.default.")
 }
 
 func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {

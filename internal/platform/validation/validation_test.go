@@ -42,6 +42,7 @@ func TestErrorsNameTheField(t *testing.T) {
 		"spec.template.metadata.annotations[machinist.dev/delete-machine]":    marked(v1beta1.AnnotationDeleteMachine),
 		"spec.template.spec.node.labels[machinist.dev/machine]":               withNodeTemplate(v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: ""}}),
 		"spec.template.spec.node.annotations[machinist.dev/update-requested]": withNodeTemplate(v1beta1.NodeTemplate{Annotations: map[string]string{v1beta1.NodeAnnotationUpdateRequested: ""}}),
+		"spec.template.spec.node.annotations[machinist.dev/instance-removed]": withNodeTemplate(v1beta1.NodeTemplate{Annotations: map[string]string{v1beta1.NodeAnnotationInstanceRemoved: ""}}),
 		"spec.template.spec.node.taints[1].key":                               withNodeTemplate(v1beta1.NodeTemplate{Taints: taint(v1beta1.NodeTaintOutdated)}),
 		"spec.template.spec.node.startupTaints[1].key":                        withNodeTemplate(v1beta1.NodeTemplate{StartupTaints: taint(v1beta1.NodeTaintUninitialized)}),
 		"spec.unhealthyNodeConditions[0].status":                              withCondition(corev1.NodeReady, corev1.ConditionTrue),

@@ -29,6 +29,8 @@ type Provider struct {
 	// New creates the driver after the flags were parsed. It returns an error if a flag is missing or wrong. It must
 	// not fail if the cloud does not answer, because the calls of the driver report this. Required.
 	New func() (provider.Driver, error)
+	// Warnings returns warnings about the flags. The process logs them when it starts. Nil means that there are none.
+	Warnings func() []string
 }
 
 // Main runs the process until SIGTERM or SIGINT. It exits with code 0 after an orderly shutdown, with code 1 after an
@@ -86,6 +88,11 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	driver, err := p.driver()
 	if err != nil {
 		return err
+	}
+	if p.Warnings != nil {
+		for _, warning := range p.Warnings() {
+			log.Info("Warning about the flags", "warning", warning)
+		}
 	}
 	tracer, err := tracing.FromEnvironment(tracing.Options{Service: config.Name, Version: version.Release(),
 		Registerer: metrics.Registry, Log: log.WithName("tracing")})

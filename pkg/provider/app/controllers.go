@@ -230,6 +230,10 @@ func addApproval(ctx context.Context, op *process.Process, s *settings, driver *
 	if err != nil {
 		return err
 	}
+	reserved, err := s.reserved(target.Config)
+	if err != nil {
+		return err
+	}
 	approver := approval.New(approval.Options{
 		Provider:  driver.Name(),
 		ClusterID: op.ClusterID(),
@@ -243,6 +247,7 @@ func addApproval(ctx context.Context, op *process.Process, s *settings, driver *
 		Clock:     clock.RealClock{},
 
 		GuestRanges: guestRanges,
+		Reserved:    reserved,
 	})
 	for _, table := range approver.Wiring(target.Synced) {
 		if err := table.Add(mgr, events); err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"machinist.dev/machinist/internal/admission"
+	"machinist.dev/machinist/internal/class/bootstrap/approval"
 	"machinist.dev/machinist/internal/health/orphans"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
@@ -37,6 +38,7 @@ type settings struct {
 	secretNamespaces   []string
 	approveKubeletCSRs bool
 	guestAddresses     []string
+	deniedAddresses    []string
 	preserveTimeout    time.Duration
 	preserveLimit      int
 	requireTypeVersion bool
@@ -91,6 +93,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 		"approve the certificate requests of this provider's kubelets in the target cluster; if false, the target cluster needs another approver")
 	fs.StringSliceVar(&s.guestAddresses, "approve-guest-addresses", nil,
 		"range (CIDR) of addresses for which serving certificates are approved even if only the guest reports the address; can be repeated. A guest can report any address in these ranges, so they must not contain API servers or other hosts that clients trust. By default, there is none")
+	fs.StringSliceVar(&s.deniedAddresses, "deny-serving-addresses", nil,
+		"address or range (CIDR) for which no serving certificate is approved, such as the range of Services and the addresses of load balancers; can be repeated. The addresses of the API servers, of the Service kubernetes and of the local host are always denied")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout,
 		"how long a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
 	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit,
@@ -157,6 +161,9 @@ func (s *settings) validate() error {
 	if _, err := s.guestRanges(); err != nil {
 		errs = append(errs, err)
 	}
+	if _, err := endpoints.ParseRanges(s.deniedAddresses); err != nil {
+		errs = append(errs, fmt.Errorf("--deny-serving-addresses: %w", err))
+	}
 	if s.preserveTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))
 	}
@@ -196,6 +203,23 @@ func (s *settings) guestRanges() ([]netip.Prefix, error) {
 		}
 	}
 	return ranges, nil
+}
+
+// reserved returns the names and addresses for which no serving certificate is approved: those of the target cluster's
+// API server that this process knows, and those in --deny-serving-addresses.
+func (s *settings) reserved(target *rest.Config) (r approval.Reserved, err error) {
+	if r.Ranges, err = endpoints.ParseRanges(s.deniedAddresses); err != nil {
+		return r, fmt.Errorf("--deny-serving-addresses: %w", err)
+	}
+	server, _, err := rest.DefaultServerUrlFor(target)
+	if err != nil {
+		return r, fmt.Errorf("parse the server of the target kubeconfig: %w", err)
+	}
+	r.Hosts = append(r.Hosts, server.Hostname())
+	if u, err := url.Parse(s.bootstrapEndpoint); err == nil && u.Host != "" {
+		r.Hosts = append(r.Hosts, u.Hostname())
+	}
+	return r, nil
 }
 
 func (s *settings) orphanRules(clusterID, namespace string, shard sharding.Shard) orphans.Rules {

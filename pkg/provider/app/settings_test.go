@@ -36,6 +36,9 @@ func TestInvalidFlagsAreRefusedByName(t *testing.T) {
 		"--approve-guest-addresses=10.0.0.0/24,10.0.0.0/33":   `--approve-guest-addresses: "10.0.0.0/33"`,
 		"--approve-guest-addresses=::/0":                      "--approve-guest-addresses contains ::/0",
 
+		"--deny-serving-addresses=10.96.0.0/12,192.0.2.1": "",
+		"--deny-serving-addresses=services":               `--deny-serving-addresses: "services"`,
+
 		"--orphan-check-period=0": "--orphan-check-period is 0s",
 	} {
 		s, flags := defaultSettings(), pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -47,6 +50,18 @@ func TestInvalidFlagsAreRefusedByName(t *testing.T) {
 		if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
 			t.Errorf("%q: got %v, want an error that contains %q", flag, err, refused)
 		}
+	}
+}
+
+// Rule: no-serving-certificate-for-reserved-addresses.
+func TestAPIServersGetNoServingCertificate(t *testing.T) {
+	s := &settings{bootstrapEndpoint: "https://api.example:6443", deniedAddresses: []string{"10.96.0.0/12"}}
+	got, err := s.reserved(&rest.Config{Host: "https://[2001:db8::1]:6443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hosts := strings.Join(got.Hosts, " "); hosts != "2001:db8::1 api.example" || len(got.Ranges) != 1 {
+		t.Errorf("reserved %+v", got)
 	}
 }
 

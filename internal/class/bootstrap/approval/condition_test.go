@@ -1,10 +1,14 @@
 package approval
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,4 +91,36 @@ func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
 	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "--approve-guest-addresses")
 	w.wantSigned(w.post(node, csrtest.ForServing(w.node("m"), own, []string{"198.51.100.5"})), ReasonNodeServes)
 	w.wantPending(theirs)
+}
+
+// An attacker who takes the place of the cloud reports the addresses of the Service kubernetes and of its endpoints as
+// those of an instance. The approver must read them from the target cluster and refuse the request.
+//
+// Rules: no-serving-certificate-for-reserved-addresses, refused-request-in-condition.
+func TestAttackCloudReportsAddressOfServiceKubernetes(t *testing.T) {
+	w := newWorld(t)
+	service := &corev1.Service{}
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kubernetes"}, service); err != nil {
+		t.Fatal(err)
+	}
+	// The API server of the test does not publish its own address, because it is a loopback address.
+	servers := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes"},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}}}}
+	w.create(servers)
+	t.Cleanup(func() {
+		if err := w.Delete(context.Background(), servers); err != nil {
+			t.Error(err)
+		}
+	})
+	ips := []string{service.Spec.ClusterIP, "192.0.2.1"}
+	w.cloud.setAnswer(nil, append(ips, "10.0.0.5")...)
+	for i, ip := range ips {
+		m := w.machine(fmt.Sprintf("m%d", i))
+		w.pair(m)
+		name := w.node(m.Name)
+		node, own := w.asNode(name), []string{name}
+		w.wantReported(w.post(node, csrtest.ForServing(name, own, []string{"10.0.0.5", ip})), ReasonReservedAddress)
+		w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, ip)
+		w.wantSigned(w.post(node, csrtest.ForServing(name, own, []string{"10.0.0.5"})), ReasonNodeServes)
+	}
 }

@@ -56,6 +56,9 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// GuestRanges are the IP ranges in which addresses that only the guest reports may get a serving certificate.
 	GuestRanges []netip.Prefix
+	// Reserved are names and addresses for which no serving certificate is approved, in addition to those of the Service
+	// kubernetes and of its endpoints in the target cluster.
+	Reserved Reserved
 	// Concurrency is how many requests of each signer are processed at a time. Defaults to 8.
 	Concurrency int
 }
@@ -123,9 +126,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.leavePending(ctx, csr, request, facts, decision, retryAfter)
 }
 
-// confirm repeats the decision with live reads of the Machine, the Node, and the other Machines with the node name. The
-// cache may lack another Machine with this name, which does no harm. If that Machine has joined, its Node prevents the
-// approval. If it has not joined, the older facts.Machine takes precedence.
+// confirm repeats the decision with live reads of the Machine, the Node, and the other Machines with the node name. For
+// a serving certificate, it also reads the addresses of the API servers. The cache may lack another Machine with the
+// node name, which does no harm. If that Machine has joined, its Node prevents the approval. If it has not joined, the
+// older facts.Machine takes precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -146,6 +150,11 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	}
 	if facts.Node, err = nodeFrom(ctx, r.Target, name); err != nil {
 		return Decision{}, err
+	}
+	if request.Kind == kubeletcsr.Serving {
+		if facts.Reserved, err = facts.Reserved.withAPIServers(ctx, r.Target); err != nil {
+			return Decision{}, err
+		}
 	}
 	return request.decide(facts), nil
 }

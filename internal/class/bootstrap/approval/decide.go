@@ -36,6 +36,8 @@ type Facts struct {
 	Reported *Reported
 	// GuestRanges are the IP ranges in which addresses that only the guest reports are approved.
 	GuestRanges []netip.Prefix
+	// Reserved are the names and addresses of the API server, and the denied ranges.
+	Reserved Reserved
 }
 
 // Reported is what the provider reports about an instance.
@@ -160,6 +162,11 @@ func (r request) decideNode(f Facts) Decision {
 	case r.Kind == kubeletcsr.Renewal:
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
 			client.ObjectKeyFromObject(m))
+	}
+	if reserved := f.Reserved.find(r); reserved != "" {
+		return refuse(ReasonReservedAddress, "the request includes %s, which is the API server, the local host, a wildcard, "+
+			"or in a range of --deny-serving-addresses of the provider. With such a certificate, the node could take the place "+
+			"of another server", quote(reserved))
 	}
 	var reported Reported
 	if f.Reported != nil {

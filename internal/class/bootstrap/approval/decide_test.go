@@ -107,7 +107,7 @@ func withGuestAddresses(ranges ...string) func(*Facts) {
 			{Type: corev1.NodeInternalIP, Address: "10.0.0.5"},
 			{Type: corev1.NodeInternalIP, Address: "192.0.2.10"},
 			{Type: corev1.NodeExternalIP, Address: "2001:db8:1::10"},
-			{Type: corev1.NodeInternalDNS, Address: "kubernetes.default.svc"},
+			{Type: corev1.NodeInternalDNS, Address: "registry.example"},
 		}
 		for _, r := range ranges {
 			f.GuestRanges = append(f.GuestRanges, netip.MustParsePrefix(r))
@@ -135,7 +135,7 @@ func TestAttackGuestChoosesAddressOfServingCertificate(t *testing.T) {
 		{"an address of the guest", request(own, "192.0.2.10"), nil, ReasonGuestAddress},
 		{"an IPv6 address of the guest", request(own, "2001:db8:1::10"), nil, ReasonGuestAddress},
 		{"both kinds", request(own, "10.0.0.5", "192.0.2.10"), nil, ReasonGuestAddress},
-		{"a name of the guest", request([]string{"n1", "kubernetes.default.svc"}, "10.0.0.5"), nil, ReasonGuestAddress},
+		{"a name of the guest", request([]string{"n1", "registry.example"}, "10.0.0.5"), nil, ReasonGuestAddress},
 		{"an address that nothing reports", request(own, "192.0.2.11"), nil, ReasonUnknownAddress},
 		{"an address of the guest, and one that nothing reports", request(own, "192.0.2.10", "192.0.2.11"), nil,
 			ReasonUnknownAddress},
@@ -147,10 +147,50 @@ func TestAttackGuestChoosesAddressOfServingCertificate(t *testing.T) {
 		{"one of two in a range", request(own, "192.0.2.10", "2001:db8:1::10"), []string{"192.0.2.0/28"}, ReasonGuestAddress},
 		{"in a range, and nothing reports the address", request(own, "192.0.2.11"), []string{"192.0.2.0/28"},
 			ReasonUnknownAddress},
-		{"a name of the guest, with ranges", request([]string{"kubernetes.default.svc"}), []string{"192.0.2.0/28"},
+		{"a name of the guest, with ranges", request([]string{"registry.example"}), []string{"192.0.2.0/28"},
 			ReasonGuestAddress},
 	} {
 		t.Run(tc.name, func(t *testing.T) { check(t, tc.request, running(withGuestAddresses(tc.ranges...)), tc.want) })
+	}
+}
+
+// An attacker who takes the place of the cloud reports the name or an address of the API server, of the local host or
+// of a Service. No range of --approve-guest-addresses permits a certificate for these either.
+//
+// Rule: no-serving-certificate-for-reserved-addresses.
+func TestAttackCloudReportsAddressOfAPIServer(t *testing.T) {
+	reserved := Reserved{Hosts: []string{"192.0.2.1", "2001:db8::1", "API.example"},
+		Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	for _, name := range []string{"localhost", "LOCALHOST.", "a.localhost", "kubernetes", "kubernetes.default",
+		"Kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "api.example", "API.example.", "*",
+		"*.default.svc", "127.0.0.1", "192.0.2.1", "10.96.0.10"} {
+		t.Run(name, func(t *testing.T) {
+			check(t, csrtest.ForServing("n1", []string{"n1", name}, []string{"10.0.0.5"}).ByNode(t, "n1"),
+				running(withAddresses, func(f *Facts) {
+					f.Reserved = reserved
+					f.Reported.Addresses = append(f.Reported.Addresses,
+						corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: name})
+				}), ReasonReservedAddress)
+		})
+	}
+	for ip, want := range map[string]Reason{
+		"10.0.0.5": ReasonNodeServes, "10.97.0.1": ReasonNodeServes, "192.0.2.2": ReasonNodeServes,
+		"10.96.0.1": ReasonReservedAddress, "192.0.2.1": ReasonReservedAddress, "2001:db8::1": ReasonReservedAddress,
+		"127.0.0.1": ReasonReservedAddress, "::1": ReasonReservedAddress, "::ffff:127.0.0.1": ReasonReservedAddress,
+		"0.0.0.0": ReasonReservedAddress, "::": ReasonReservedAddress, "169.254.169.254": ReasonReservedAddress,
+		"fe80::1": ReasonReservedAddress, "224.0.0.1": ReasonReservedAddress, "ff02::1": ReasonReservedAddress,
+		"64:ff9b::c000:201": ReasonReservedAddress,
+	} {
+		t.Run(ip, func(t *testing.T) {
+			check(t, csrtest.ForServing("n1", []string{"n1"}, []string{ip}).ByNode(t, "n1"),
+				running(withAddresses, func(f *Facts) {
+					f.Reserved = reserved
+					f.GuestRanges = []netip.Prefix{netip.MustParsePrefix(ip + "/8")}
+					reported := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
+					f.Reported.Addresses = append(f.Reported.Addresses, reported...)
+					f.Reported.GuestAddresses = reported
+				}), want)
+		})
 	}
 }
 
@@ -300,12 +340,12 @@ func TestDecideNode(t *testing.T) {
 		}), ReasonUnknownAddress},
 		{"serving with another node's address", csrtest.ForServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
-		{"serving with another name", csrtest.ForServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).ByNode(t, "n1"),
+		{"serving with another name", csrtest.ForServing("n1", []string{"n1", "registry.example"}, ips).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
 		{"serving with an address as a DNS name", csrtest.ForServing("n1", []string{"10.0.0.6"}, nil).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
 		{"serving with a wildcard", csrtest.ForServing("n1", []string{"*"}, nil).ByNode(t, "n1"), running(withAddresses),
-			ReasonUnknownAddress},
+			ReasonReservedAddress},
 		{"serving without names", csrtest.ForServing("n1", nil, nil).ByNode(t, "n1"), running(withAddresses), ReasonMalformed},
 		{"serving with an e-mail address", csrtest.ForServing("n1", own, nil, csrtest.Email).ByNode(t, "n1"), running(withAddresses),
 			ReasonMalformed},

@@ -17,7 +17,7 @@ import (
 )
 
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
-	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges}
+	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges, Reserved: r.Reserved}
 	name := request.Requester
 	if request.Kind == kubeletcsr.Join {
 		name = request.Wanted

@@ -57,6 +57,9 @@ const (
 	// ReasonGuestAddress surfaces when a serving certificate is requested for an address that only the guest reports,
 	// outside of the ranges of --approve-guest-addresses.
 	ReasonGuestAddress Reason = "GuestAddress"
+	// ReasonReservedAddress surfaces when a serving certificate is requested for a name or address of the API server, of
+	// the local host, or in a range of --deny-serving-addresses.
+	ReasonReservedAddress Reason = "ReservedAddress"
 )
 
 // Reasons of events on a Machine about the certificates of its kubelet.

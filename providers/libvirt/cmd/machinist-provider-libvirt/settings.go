@@ -42,3 +42,13 @@ func (s *settings) options() (driver.Options, error) {
 	return driver.Options{Sockets: s.sockets, Hosts: s.hosts, PlainTCP: s.plainTCP, CreateSettle: s.createSettle,
 		Endpoints: rules}, nil
 }
+
+// warnings reports that authors of Secrets choose the cloud.
+func (s *settings) warnings() []string {
+	if len(s.hosts) > 0 {
+		return nil
+	}
+	return []string{"--libvirt-host is not set, so each author of Secrets with credentials can direct the provider to a hypervisor " +
+		"of their own. This server receives user data with bootstrap tokens, and its answers decide which certificates " +
+		"kubelets get. Unless these authors are administrators, set the flag to the hypervisors of your cloud."}
+}

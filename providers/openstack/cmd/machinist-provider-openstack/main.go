@@ -12,6 +12,7 @@ func main() {
 	app.Main(app.Provider{
 		Name:     driver.Name,
 		AddFlags: s.addFlags,
+		Warnings: s.warnings,
 		New: func() (provider.Driver, error) {
 			o, err := s.options()
 			if err != nil {

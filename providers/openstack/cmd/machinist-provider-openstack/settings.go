@@ -42,3 +42,13 @@ func (s *settings) options() (driver.Options, error) {
 	return driver.Options{AuthURLs: s.authURLs, PlainHTTP: s.plainHTTP, RegionalProviderIDs: s.regional,
 		CreateSettle: s.createSettle, Endpoints: rules}, nil
 }
+
+// warnings reports that authors of Secrets choose the cloud.
+func (s *settings) warnings() []string {
+	if len(s.authURLs) > 0 {
+		return nil
+	}
+	return []string{"--openstack-auth-url is not set, so each author of Secrets with credentials can direct the provider to an identity service " +
+		"of their own. This server receives user data with bootstrap tokens, and its answers decide which certificates " +
+		"kubelets get. Unless these authors are administrators, set the flag to the identity services of your cloud."}
+}

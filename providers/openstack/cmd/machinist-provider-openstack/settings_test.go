@@ -41,3 +41,15 @@ func TestInvalidFlagsAreRefusedWithName(t *testing.T) {
 		}
 	}
 }
+
+// If the flags do not limit the servers in credentials, the process must say so.
+func TestWarnsOfUnlimitedServers(t *testing.T) {
+	var s settings
+	if warnings := s.warnings(); len(warnings) != 1 || !strings.Contains(warnings[0], "--openstack-auth-url") {
+		t.Errorf("without the flag: %q", warnings)
+	}
+	s.authURLs = []string{"server.example"}
+	if warnings := s.warnings(); len(warnings) > 0 {
+		t.Errorf("with the flag: %q", warnings)
+	}
+}

@@ -334,7 +334,7 @@ func TestARejectedRequestIsRepeatedWithRenewedCredentials(t *testing.T) {
 	defer another.Close()
 	file.withToken(another.URL, authorityOf(another), "three")
 	want("with a file of another server", post("f"), http.StatusUnauthorized)
-	lines.contain(t, "which needs a restart")
+	lines.contain(t, "restart the process to use it")
 	file.withToken(listener.URL, authorityOf(listener), "three")
 	want("with a correct file", post("g"), http.StatusOK)
 

@@ -305,7 +305,7 @@ func TestWaitForAdoptionNamesTheReason(t *testing.T) {
 		t.Errorf("deleted meanwhile: %v", err)
 	}
 	copied.Spec.ProviderID = "another"
-	if _, err := waitForAdoption(source, copied); err == nil || !strings.Contains(err.Error(), "another instance") {
+	if _, err := waitForAdoption(source, copied); err == nil || !strings.Contains(err.Error(), "different instances") {
 		t.Errorf("another instance: %v", err)
 	}
 }

@@ -109,19 +109,19 @@ func (p *pass) marked(node *corev1.Node) bool {
 func (p *pass) confirmUnmarked(ctx context.Context, node *corev1.Node) (reason string, err error) {
 	m, known := p.machine, p.states.get(p.machine)
 	ownID := node.Spec.ProviderID == m.Spec.ProviderID
-	if !ownID && known.registration.reportedConflict == node.UID {
-		return known.registration.conflictReason, nil
-	}
 	if reason, err := p.claimedByOther(ctx, node); err != nil || reason != "" {
 		return reason, err
 	}
 	unconfirmed := fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but the provider does not "+
 		"confirm that the node belongs to this machine's instance.", node.Name)
-	if _, hasMark := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance]); hasMark && !ownID {
-		return unconfirmed, nil // The Node belongs to another instance.
-	}
-	if ownID && known.instance.confirmedID == m.Spec.ProviderID {
+	mark, hasMark := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
+	switch {
+	case ownID && known.instance.confirmedID == m.Spec.ProviderID:
 		return "", nil
+	case !ownID && hasMark && mark.ProviderID != m.Spec.ProviderID:
+		return unconfirmed, nil // The Node belongs to another instance.
+	case !ownID && known.registration.refusedNode == node.UID:
+		return known.registration.refusal, nil
 	}
 	instance, inputs, err := p.fromProvider(ctx)
 	switch {
@@ -135,19 +135,29 @@ func (p *pass) confirmUnmarked(ctx context.Context, node *corev1.Node) (reason s
 	case err != nil:
 		return "", &unansweredError{err}
 	case instance.OwnedBy(p.ClusterID, identity(m)) != nil:
-		return unconfirmed, nil
+		if wait := p.showsWithin(); wait > 0 { // The cloud may show the tags late.
+			p.requeueIn(min(wait, p.pollInterval()))
+			return unconfirmed, nil
+		}
+		reason = unconfirmed
 	case ownID:
+		p.states.update(m, func(s *machineState) { s.instance.confirmedID = m.Spec.ProviderID })
 		return "", nil
 	case p.olderThanInstance(node, instance):
-		return fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but was created at %s, before this "+
-			"machine's instance. If the host of the node no longer exists, delete the node. Otherwise, create a machine with "+
-			"another name instead of this one.", node.Name, node.CreationTimestamp.UTC().Format(time.RFC3339)), nil
+		reason = fmt.Sprintf("Node %s is not accepted: it has the provider ID of this machine, but was created at %s, before "+
+			"this machine's instance. If the host of the node no longer exists, delete the node. Otherwise, create a machine "+
+			"with another name instead of this one.", node.Name, node.CreationTimestamp.UTC().Format(time.RFC3339))
 	case instance.NodeName != "" && instance.NodeName != node.Name:
-		return otherNodeName(node, instance.NodeName), nil
+		reason = otherNodeName(node, instance.NodeName)
 	case instance.NodeName == "" && nodeProviderID(inputs.NodeProviderID, instance) != node.Spec.ProviderID:
-		return unconfirmed, nil
+		reason = unconfirmed
 	}
-	return "", nil
+	if reason != "" {
+		p.states.update(m, func(s *machineState) {
+			s.registration.refusedNode, s.registration.refusal = node.UID, reason
+		})
+	}
+	return reason, nil
 }
 
 // unansweredError means that the provider has not answered whether a Node belongs to the Machine's instance.
@@ -233,9 +243,7 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []conflictingNod
 				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,
 				client.ObjectKeyFromObject(p.machine), wording.Truncate(p.machine.NodeProviderID(), 256))
 		}
-		p.states.update(p.machine, func(m *machineState) {
-			m.registration.reportedConflict, m.registration.conflictReason = other.UID, other.reason
-		})
+		p.states.update(p.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
 	}
 	return nil
 }

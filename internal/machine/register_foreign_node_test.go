@@ -144,3 +144,57 @@ func TestNodeOfAnotherExistingMachineConflicts(t *testing.T) {
 		t.Errorf("the condition does not name the other machine: %s", c.Message)
 	}
 }
+
+// A Node with the mark of a former cluster belongs to the Machine that adopted its instance.
+//
+// Rule: node-ref-is-no-proof.
+func TestNodeWithMarkOfFormerClusterIsAccepted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	if err := w.nodesHave("small", "k3s://<<NODE_NAME>>"); err != nil {
+		t.Fatal(err)
+	}
+	w.createMachine("m")
+	w.reconcile("m")
+	id := w.get("m").Spec.ProviderID
+	node := w.node("m", true, otherID, func(n *corev1.Node) {
+		n.Annotations = map[string]string{v1beta1.NodeAnnotationMachine: "m",
+			v1beta1.NodeAnnotationClusterNamespace: w.namespace, v1beta1.NodeAnnotationInstance: nodemark.Mark{
+				ClusterID: "former", Provider: fakeProvider, ProviderID: id}.String()}
+	})
+	w.reconcile("m")
+	if ref := w.get("m").Status.NodeRef; ref == nil || ref.Name != node.Name {
+		t.Errorf("the node is not accepted: %+v", ref)
+	}
+}
+
+// The conflict with another Machine ends when that Machine is deleted.
+//
+// Rule: node-ref-is-no-proof.
+func TestConflictEndsWithTheOtherMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	if err := w.nodesHave("small", "k3s://<<NODE_NAME>>"); err != nil {
+		t.Fatal(err)
+	}
+	w.createMachine("m")
+	w.reconcile("m")
+	w.createMachine("other", func(m *v1beta1.Machine) {
+		m.Spec.ProviderID = "k3s://" + nodeNameOf(w.namespace, "m")
+		m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
+	})
+	node := w.node("m", true, otherID, func(n *corev1.Node) {
+		n.Annotations = map[string]string{v1beta1.NodeAnnotationMachine: "other",
+			v1beta1.NodeAnnotationClusterNamespace: w.namespace}
+	})
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeConflict)
+	w.update("other", func(m *v1beta1.Machine) { m.Finalizers = nil })
+	w.delete("other")
+	w.reconcile("m")
+	if ref := w.get("m").Status.NodeRef; ref == nil || ref.Name != node.Name {
+		t.Errorf("the node is still not accepted: %+v", w.get("m").Status.Conditions)
+	}
+}

@@ -246,7 +246,7 @@ func (r *removal) release(ctx context.Context) (progress, error) {
 		message = fmt.Sprintf("Instance %s is gone.", id)
 	}
 	if r.notOurs {
-		message = fmt.Sprintf("Instance %s was never adopted and was not deleted.", r.machine.Spec.ProviderID)
+		message = fmt.Sprintf("Instance %s is not known to belong to this machine. The instance and its node were not deleted.", r.machine.Spec.ProviderID)
 	}
 	if r.instanceLeft {
 		message = "The machine was force-deleted. Its instance, or a part of it, may remain in the cloud."

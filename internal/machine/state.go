@@ -89,10 +89,12 @@ type instanceState struct {
 }
 
 type registrationState struct {
-	// reportedConflict is the last conflicting Node for which an event was recorded. The field conflictReason explains
-	// the conflict.
+	// reportedConflict is the last conflicting Node for which an event was recorded.
 	reportedConflict types.UID
-	conflictReason   string
+	// refusedNode is a Node that does not belong to the Machine's instance according to the provider. The refusal is the
+	// text that explains this.
+	refusedNode types.UID
+	refusal     string
 	// otherID is the UID of a Node that belongs to the Machine although the Node has another provider ID.
 	otherID types.UID
 	// reapplied counts the values that were set again on the Node because another client had changed them.

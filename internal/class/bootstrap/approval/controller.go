@@ -152,7 +152,12 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 		return Decision{}, err
 	}
 	if request.Kind == kubeletcsr.Serving {
-		if facts.Reserved, err = facts.Reserved.withAPIServers(ctx, r.Target); err != nil {
+		switch facts.Reserved, err = facts.Reserved.withAPIServers(ctx, r.Target); {
+		case apierrors.IsForbidden(err):
+			return refuse(ReasonReservedAddress, "the provider may not read which addresses the API servers have. Allow it to get the "+
+				"Service and the EndpointSlice kubernetes in the namespace default of the target cluster, as the roles of this "+
+				"release do"), nil
+		case err != nil:
 			return Decision{}, err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/nodemark"
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
@@ -101,14 +102,15 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 	return *m.Status.NodeRef
 }
 
-// nodeChanged accepts new, deleted and replaced Nodes. It also accepts changes of the provider ID and the instance
-// mark, because these prove to which Machine a Node belongs (nodemark.Proves).
+// nodeChanged accepts new, deleted and replaced Nodes. It also accepts changes of the provider ID and of the annotations
+// that prove to which Machine a Node belongs (nodemark.Proves).
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*corev1.Node)
 		n, okNew := e.ObjectNew.(*corev1.Node)
 		return okOld && okNew && (o.UID != n.UID || o.Spec.ProviderID != n.Spec.ProviderID ||
-			o.Annotations[v1beta1.NodeAnnotationInstance] != n.Annotations[v1beta1.NodeAnnotationInstance])
+			o.Annotations[v1beta1.NodeAnnotationInstance] != n.Annotations[v1beta1.NodeAnnotationInstance] ||
+			nodemark.MachineOf(o) != nodemark.MachineOf(n))
 	}}
 }
 

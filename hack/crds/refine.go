@@ -18,7 +18,7 @@ import (
 // These patterns restrict values of types that the API imports, such as durations and times. A controller must be able
 // to read each permitted value and write it back in a permitted form.
 const (
-	// When Go encodes a permitted duration again, the result must also match durationPattern. So fractions of a
+	// durationPattern also matches each permitted duration after Go has encoded it again. So fractions of a
 	// millisecond are forbidden, because Go writes them in µs, which the pattern does not permit. A sum of 100000h or
 	// more is forbidden, because Go would write six digits. So if the hours have five digits, the minutes and the
 	// seconds must be below 60.

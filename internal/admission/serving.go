@@ -72,7 +72,7 @@ func (s *Serving) Validate() error {
 		return nil
 	}
 	var errs []error
-	if _, _, err := s.address(); err != nil {
+	if err := s.checkAddress(); err != nil {
 		errs = append(errs, err)
 	}
 	for _, host := range s.Hosts {
@@ -94,15 +94,12 @@ func (s *Serving) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (s *Serving) address() (host string, port int, err error) {
-	host, text, err := net.SplitHostPort(s.BindAddress)
-	if err == nil {
-		port, err = strconv.Atoi(text)
+func (s *Serving) checkAddress() error {
+	_, text, err := net.SplitHostPort(s.BindAddress)
+	if port, invalid := strconv.Atoi(text); err != nil || invalid != nil || port < 1 || port > 65535 {
+		return fmt.Errorf("--webhook-bind-address is %q; it must be an address such as :9443, or 0", s.BindAddress)
 	}
-	if err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("--webhook-bind-address is %q; it must be an address such as :9443, or 0", s.BindAddress)
-	}
-	return host, port, nil
+	return nil
 }
 
 // Server returns the webhook server for a manager, or nil if the webhook is disabled.
@@ -110,7 +107,7 @@ func (s *Serving) Server() (webhook.Server, error) {
 	if s.Off() {
 		return nil, nil
 	}
-	if _, _, err := s.address(); err != nil {
+	if err := s.checkAddress(); err != nil {
 		return nil, err
 	}
 	return &server{Server: webhook.NewServer(webhook.Options{}), serving: s, leave: leaveTime,

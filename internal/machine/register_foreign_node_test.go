@@ -89,7 +89,8 @@ func TestForgedInstanceInStatusDoesNotReachOtherNodes(t *testing.T) {
 					w.step(result.RequeueAfter)
 				}
 			}
-			if after := w.getNode(node.Name); after == nil || after.ResourceVersion != node.ResourceVersion || !w.hasPod("work") {
+			after := w.getNode(node.Name)
+			if after == nil || after.ResourceVersion != node.ResourceVersion || !w.hasPod("work") {
 				t.Errorf("the node was touched: %+v, before %+v", after, node)
 			}
 		})

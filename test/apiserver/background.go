@@ -41,6 +41,7 @@ const (
 	finishDefinition
 )
 
+// Actors of the writes of background controllers.
 const (
 	GarbageCollector     = "garbage-collector"
 	DisruptionController = "disruption-controller"

@@ -22,6 +22,7 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
+// Actors of the writes.
 const (
 	NodeController = "node-controller"
 	TaintEviction  = "taint-eviction"

@@ -251,7 +251,7 @@ func (a *autoscaler) writeSize() error {
 	return a.checkNextVictim()
 }
 
-// After a failed scale-down, readToUnmark reads the machine, and unmark removes its delete mark.
+// readToUnmark reads the machine after a failed scale-down. Then unmark removes its delete mark.
 func (a *autoscaler) readToUnmark() error {
 	a.call.next = (*autoscaler).unmark
 	return a.client().Get(context.Background(), a.call.victims[0], a.call.machine)

@@ -150,7 +150,7 @@ func (a clusterProbe) CaughtUp(context.Context) error {
 	return nil
 }
 
-// If the process must not create or replace machines now, stopped returns the reason and a message. Otherwise, the
+// stopped returns the reason and a message if the process must not create or replace machines now. Otherwise, the
 // reason is empty.
 func (p *Process) stopped() (reason, message string) {
 	if p.reach == nil {

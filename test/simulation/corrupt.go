@@ -41,6 +41,7 @@ const (
 // How is the way in which a corruption changes a field.
 type How string
 
+// Ways to change a field.
 const (
 	// Dropped means that the field is removed. Emptied means that the field gets the zero value of its type.
 	Dropped How = "dropped"

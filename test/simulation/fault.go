@@ -61,7 +61,7 @@ const (
 	// its fence closes.
 	TwoLeaders Fault = "two-leaders"
 
-	// The names of two kinds of faults start with frozen or relisted. The rest of such a name is the kind of the
+	// frozen and relisted begin the names of two kinds of faults. The rest of such a name is the kind of the
 	// objects in a cache. This cache receives no changes for the time frozenFor. After that, a cache with a "freeze"
 	// fault receives the missed changes. A cache with a "relist" fault receives a new list.
 	frozen   = "freeze-"

@@ -75,6 +75,7 @@ type controller struct {
 	queue   *queue
 }
 
+// Names of the processes.
 const (
 	Manager  = "manager"
 	Provider = "provider"

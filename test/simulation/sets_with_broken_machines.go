@@ -95,7 +95,7 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 		trouble("further machines without quota count as a violation", func(t *troubles) { t.withdrawn = true })}
 }
 
-// After the replicas were lowered to the quota, mostInVain limits the machines for which the cloud refuses an instance.
+// mostInVain limits the machines for which the cloud refuses an instance after the replicas were lowered to the quota.
 // Two machines are allowed: the pending machine, and a machine that replaced it before the manager saw the change.
 const mostInVain = 2
 

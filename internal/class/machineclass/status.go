@@ -17,7 +17,7 @@ import (
 type transition int
 
 const (
-	// If the first validation finds no problem, the transition is unchanged too.
+	// unchanged is also the transition of a first validation that finds no problem.
 	unchanged transition = iota
 	better
 	worse

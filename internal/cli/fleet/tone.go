@@ -6,6 +6,7 @@ import "machinist.dev/machinist/internal/cli/rollout"
 // icon on a web page.
 type Tone string
 
+// Tones of states.
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"

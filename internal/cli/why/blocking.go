@@ -42,7 +42,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 			Reason: v1beta1.ReasonPreserved, Message: "The machine is kept until " + until + "."}
 	}
 	if reason := string(m.Status.FailureReason); reason != "" {
-		c := &metav1.Condition{Type: failedCondition, Status: metav1.ConditionTrue, Reason: reason, Message: m.Status.FailureMessage}
+		c := &metav1.Condition{Type: failedCondition, Status: metav1.ConditionTrue, Reason: reason,
+			Message: m.Status.FailureMessage}
 		if last := m.Status.LastOperation; last != nil && last.LastUpdateTime != nil {
 			c.LastTransitionTime = *last.LastUpdateTime
 		}

@@ -32,8 +32,8 @@ const (
 
 	maxBatch = 500
 
-	// A set waits for its cache before it lists machines live. The wait is cacheLag plus cacheLagPerMachine for each
-	// machine. Waiting is cheaper than the LIST, which costs as much as several writes.
+	// cacheLag and cacheLagPerMachine determine how long a set waits for its cache before it lists machines live: cacheLag,
+	// and cacheLagPerMachine for each machine. Waiting is cheaper than the LIST, which costs as much as several writes.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 

@@ -286,8 +286,8 @@ const (
 	// removed finalizer leaves one or two orphans. If all three instances of a small cluster are orphans, the cluster
 	// may have lost all its Machines.
 	minMostOrphaned = 3
-	// If the number of orphans is at least the number of instances divided by mostOrphanedDivisor, most instances are
-	// orphans. The divisor is 2 because a restored Machine gets a new instance. If all Machines were lost and created
+	// mostOrphanedDivisor defines when most instances are orphans: if the number of orphans is at least the number of
+	// instances divided by mostOrphanedDivisor. The divisor is 2 because a restored Machine gets a new instance. If all Machines were lost and created
 	// again, half of the instances are orphans.
 	mostOrphanedDivisor = 2
 	everywhere          = ""

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// The delay between two checks of a fleet is perMachine multiplied by the number of machines, but at most the
+	// perMachine multiplied by the number of machines is the delay between two checks of a fleet, but at most the
 	// period. Each check examines all machines of the fleet. If each new machine caused a check, the cost of scaling up
 	// a fleet would grow with the square of its size.
 	perMachine = time.Millisecond

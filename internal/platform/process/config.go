@@ -100,6 +100,7 @@ func (c *Config) Shard() sharding.Shard {
 	return sharding.Shard{Index: c.ShardIndex, Count: c.Shards}
 }
 
+// DefaultConfig returns the defaults of a process with this name.
 func DefaultConfig(name string) *Config {
 	return &Config{
 		Name:                    name,

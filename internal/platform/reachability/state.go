@@ -17,6 +17,7 @@ const (
 // before the failure. The period ends when the server answers again and the caches of this process have caught up.
 type Outage struct{ From, To time.Time }
 
+// State contains what this process knows about an API server.
 type State struct {
 	// Unreachable means that the API server failed two checks in a row and has not answered since, or that it has never
 	// answered.

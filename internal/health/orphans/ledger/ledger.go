@@ -107,7 +107,7 @@ func Key(provider, namespace string) string {
 	return provider + "." + namespace
 }
 
-// Each shard has its own page, so key contains the shard.
+// key contains the shard, because each shard has its own page.
 func (p *Page) key() string {
 	if p.Shard == "" {
 		return Key(p.Provider, p.Namespace)

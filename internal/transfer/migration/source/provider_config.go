@@ -17,8 +17,7 @@ const (
 	CodeUserData = "UserData"
 )
 
-// In old objects, the field sshPublicKeys is next to the field cloudProviderSpec. Drivers expect sshPublicKeys inside
-// of cloudProviderSpec.
+// sshPublicKeys is next to the field cloudProviderSpec in old objects. Drivers expect it inside of cloudProviderSpec.
 const sshPublicKeys = "sshPublicKeys"
 
 // providerConfig converts an instance description to a class. The class gets the content of the field

@@ -34,6 +34,7 @@ type System interface {
 // Role is the purpose of a kind, such as machines or sets.
 type Role string
 
+// Roles of objects.
 const (
 	RoleClass       Role = "class"
 	RoleDeployment  Role = "deployment"

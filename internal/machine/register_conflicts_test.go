@@ -150,8 +150,8 @@ func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
 	}
 }
 
-// If the class sets another form for the provider IDs of Nodes, the provider ID of the Node is only in the status. A
-// client that may write the status must not get access to the Nodes of other Machines with such an ID.
+// If the class sets the provider IDs of Nodes, the status of the Machine contains the provider ID of the Node. A client
+// that may write the status must not get access to the Nodes of other Machines.
 //
 // Rule: node-ref-is-no-proof.
 func TestForgedNodeProviderIDDoesNotReachOtherNodes(t *testing.T) {

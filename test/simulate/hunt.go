@@ -23,9 +23,9 @@ type hunt struct {
 	quick bool
 	// If kindCloud or exclusive is set, the hunt checks that only the matching feature of the simulation finds the bug.
 	kindCloud, exclusive bool
-	// baseline contains the number of runs without the new dimensions. No such run may find an exclusive bug. together
-	// plants all bugs in one program for this check. This is much faster, but one bug may hide another.
+	// baseline contains the number of runs without the new dimensions. These runs must not find an exclusive bug.
 	baseline baseline
+	// together plants all bugs in one program for the baseline. This is much faster, but one bug may hide another.
 	together bool
 	// measure makes the hunt count how many runs find each bug.
 	measure bool

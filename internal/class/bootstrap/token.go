@@ -80,7 +80,7 @@ func (a Attempt) Follows(id string) bool {
 	return false
 }
 
-// Token is a bootstrap token of the target cluster. Half of Value is a secret, so a printed Token shows only its id.
+// Token is a bootstrap token of the target cluster. Printing a Token shows only its ID, because the rest is secret.
 type Token struct {
 	// Value has the form "id.secret".
 	Value   string

@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/platform/nodemark"
 )
 
 const namespace = "default"
@@ -99,6 +100,9 @@ func node(i int) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID("node-" + name), ResourceVersion: "1", CreationTimestamp: metav1.NewTime(begun),
 		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"},
+		Annotations: map[string]string{v1beta1.NodeAnnotationMachine: name, v1beta1.NodeAnnotationClusterNamespace: namespace,
+			v1beta1.NodeAnnotationInstance: nodemark.Mark{ClusterID: "cluster", Provider: "fake", Class: "small",
+				ProviderID: "fake:///" + name}.String()},
 	}}
 	n.Spec.ProviderID = "fake:///" + name
 	n.Status.NodeInfo.KubeletVersion = "v1.36.3"

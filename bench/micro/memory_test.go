@@ -24,7 +24,7 @@ import (
 // memory and up to 2.5 MiB of garbage.
 var machineBudget = map[string]int{"manager": 2250, "provider": 2650}
 
-const nodeBudget = 2450
+const nodeBudget = 2750
 
 // indexers contains the index functions by name.
 type indexers toolscache.Indexers

@@ -32,8 +32,9 @@ const (
 
 	maxBatch = 500
 
-	// cacheLag is the first part of the time for which a set waits for its cache before it lists machines live. The second
-	// part is cacheLagPerMachine for each machine. Waiting is cheaper than the LIST, which costs as much as several writes.
+	// cacheLag is the first part of the time for which a set waits for its cache before it lists machines live. The
+	// second part is cacheLagPerMachine for each machine. Waiting is cheaper than the LIST, which costs as much as
+	// several writes.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 

@@ -287,8 +287,8 @@ const (
 	// may have lost all its Machines.
 	minMostOrphaned = 3
 	// mostOrphanedDivisor defines when most instances are orphans: if the number of orphans is at least the number of
-	// instances divided by mostOrphanedDivisor. The divisor is 2 because a restored Machine gets a new instance. If all Machines were lost and created
-	// again, half of the instances are orphans.
+	// instances divided by mostOrphanedDivisor. The divisor is 2 because a restored Machine gets a new instance. If all
+	// Machines were lost and created again, half of the instances are orphans.
 	mostOrphanedDivisor = 2
 	everywhere          = ""
 )

@@ -102,8 +102,8 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 	return *m.Status.NodeRef
 }
 
-// nodeChanged accepts new, deleted and replaced Nodes. It also accepts changes of the provider ID and of the annotations
-// that prove to which Machine a Node belongs (nodemark.Proves).
+// nodeChanged accepts new, deleted and replaced Nodes. It also accepts changes of the provider ID and of the
+// annotations that prove to which Machine a Node belongs (nodemark.Proves).
 func nodeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, okOld := e.ObjectOld.(*corev1.Node)

@@ -134,7 +134,10 @@ func TestAttackTenantTakesNameOfExistingNode(t *testing.T) {
 		}
 	})
 	wantUntouched := m.foreignNode("server-1", "k3s://server-1")
-	time.Sleep(time.Second) // Creation times have a precision of one second.
+	created := time.Now()
+	eventually(t, "the next second, because creation times have no fractions", func() (bool, string) {
+		return time.Now().Unix() > created.Unix(), ""
+	})
 	thief := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "server-1"},
 		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}, Version: "v1.36.3"}}
 	thief.Spec.Node.Taints = []corev1.Taint{{Key: "evil", Effect: corev1.TaintEffectNoExecute}}

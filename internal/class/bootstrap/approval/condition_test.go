@@ -9,9 +9,11 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -123,4 +125,26 @@ func TestAttackCloudReportsAddressOfServiceKubernetes(t *testing.T) {
 		w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, ip)
 		w.wantSigned(w.post(node, csrtest.ForServing(name, own, []string{"10.0.0.5"})), ReasonNodeServes)
 	}
+}
+
+// A provider with the role of an earlier release may not read the EndpointSlice. The Machine must report that.
+//
+// Rules: no-serving-certificate-for-reserved-addresses, refused-request-in-condition.
+func TestMissingPermissionForAddressesOfAPIServersIsReported(t *testing.T) {
+	w := newWorld(t, func(o *Options) {
+		o.Target = interceptor.NewClient(o.Target.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context,
+			c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if _, ok := object.(*discoveryv1.EndpointSlice); ok {
+				return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), key.Name, nil)
+			}
+			return c.Get(ctx, key, object, options...)
+		}})
+	})
+	m := w.machine("m")
+	w.pair(m)
+	w.cloud.setAnswer(nil, "10.0.0.5")
+	name := w.node(m.Name)
+	w.wantReported(w.post(w.asNode(name), csrtest.ForServing(name, []string{name}, []string{"10.0.0.5"})),
+		ReasonReservedAddress)
+	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "EndpointSlice kubernetes")
 }

@@ -59,7 +59,7 @@ type world struct {
 	tokens   bootstrap.Tokens
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	recorder := events.NewFakeRecorder(1000)
 	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), events: recorder.Events}
@@ -80,12 +80,16 @@ func newWorld(t *testing.T) *world {
 		if err := RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
 		}
-		w.approver = New(Options{
+		options := Options{
 			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), Live: w.WithWatch, Cache: mgr.GetCache(),
 			Target:  w.WithWatch,
 			Classes: w.cloud, Cloud: w.cloud, Recorder: recorder, Clock: w.clock,
 			GuestRanges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
-		})
+		}
+		for _, f := range change {
+			f(&options)
+		}
+		w.approver = New(options)
 		for _, table := range w.approver.Wiring(func() bool { return true }) {
 			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler,
 				changes ...predicate.Predicate) source.Source {

@@ -124,7 +124,9 @@ type Settings struct {
 	TokenRetention Duration `json:"tokenRetention"`
 	// ReadLag is the time until GetInstance and ListInstances show a write. A new value applies to later writes.
 	// Default: 0s.
-	ReadLag   Duration     `json:"readLag"`
+	ReadLag Duration `json:"readLag"`
+	// GuestIP is an address that an agent in each running guest reports. A guest can report any address. Default: none.
+	GuestIP   string       `json:"guestIP,omitempty"`
 	Semantics Semantics    `json:"semantics"`
 	Host      HostSettings `json:"host"`
 }
@@ -159,6 +161,7 @@ type SettingsPatch struct {
 	TerminatedVisible *Duration          `json:"terminatedVisible,omitempty"`
 	TokenRetention    *Duration          `json:"tokenRetention,omitempty"`
 	ReadLag           *Duration          `json:"readLag,omitempty"`
+	GuestIP           *string            `json:"guestIP,omitempty"`
 	Semantics         *SemanticsPatch    `json:"semantics,omitempty"`
 	Host              *HostSettingsPatch `json:"host,omitempty"`
 }

@@ -62,7 +62,9 @@ type Instance struct {
 	StateCode  ErrorCode         `json:"stateCode,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
 	PrivateIPs []string          `json:"privateIPs"`
-	Disks      []Disk            `json:"disks,omitempty"`
+	// GuestIP is an address that an agent in the running guest reports. The cloud does not check it.
+	GuestIP string `json:"guestIP,omitempty"`
+	Disks   []Disk `json:"disks,omitempty"`
 	// KubeletVersion is the version last requested by UpdateInstance. If it is empty, the user data or the image
 	// determines the version.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`

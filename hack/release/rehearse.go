@@ -27,8 +27,12 @@ func rehearse(ctx context.Context, p *project) error {
 		return err
 	}
 	defer os.RemoveAll(work)
+	blobs := filepath.Join(work, "registry")
+	if err := os.Mkdir(blobs, 0o700); err != nil {
+		return err
+	}
 	host, stop, err := serve(ctx, registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0)),
-		registry.WithBlobHandler(registry.NewDiskBlobHandler(filepath.Join(work, "registry")))))
+		registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs))))
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"regexp"
 	"time"
@@ -282,6 +283,11 @@ func ValidateSettings(s simcloud.Settings) error {
 	} {
 		if n < 0 || n > 1<<30 {
 			return fmt.Errorf("%s: %d must be between 0 and %d", name, n, 1<<30)
+		}
+	}
+	if s.GuestIP != "" {
+		if _, err := netip.ParseAddr(s.GuestIP); err != nil {
+			return fmt.Errorf("guestIP: %.64q is not an IP address", s.GuestIP)
 		}
 	}
 	const day = simcloud.Duration(24 * time.Hour)

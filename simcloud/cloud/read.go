@@ -103,6 +103,9 @@ func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	out, s := inst.view(rec), c.settings.Semantics
 	c.answers++
+	if out.State == simcloud.StateRunning {
+		out.GuestIP = c.settings.GuestIP
+	}
 	if s.OtherCase && c.answers%2 == 0 {
 		out.ID, out.Region, out.Zone = strings.ToUpper(out.ID), strings.ToUpper(out.Region), strings.ToUpper(out.Zone)
 		out.ProviderID = providerID(out.Region, out.Zone, out.ID)

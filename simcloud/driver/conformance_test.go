@@ -37,10 +37,9 @@ func TestTheDriverConforms(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
 			// The simulated cloud never deletes an address before its instance. An operation on a running instance
-			// either succeeds or changes nothing. Each address is created with its instance. Guests do not request
-			// addresses.
+			// either succeeds or changes nothing. Each address is created with its instance.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
-				conformance.UntaggedParts, conformance.PartsReserved, conformance.GuestClaims}
+				conformance.UntaggedParts, conformance.PartsReserved}
 			if settings != (simcloud.Settings{}) {
 				never = append(never, conformance.HugeAnswers) // The length of answers does not depend on these settings.
 			}
@@ -277,20 +276,22 @@ func (s *sim) setSemantics(ctx context.Context, f conformance.Fault) (func(), er
 		if err := s.admin.SetQuota(ctx, "alice", "sim-1", simcloud.Quota{MaxInstances: &used}); err != nil {
 			return nil, err
 		}
+	case conformance.GuestClaims: // The setting is not one of the semantics.
 	case conformance.HugeAnswers:
 		on.AnswerPadding, off.AnswerPadding = &huge, &zero
 	default:
 		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
 	}
-	set := func(patch *simcloud.SemanticsPatch) error {
-		_, err := s.admin.PatchSettings(context.WithoutCancel(ctx), simcloud.SettingsPatch{Semantics: patch})
+	set := func(patch *simcloud.SemanticsPatch, guestIP string) error {
+		_, err := s.admin.PatchSettings(context.WithoutCancel(ctx),
+			simcloud.SettingsPatch{Semantics: patch, GuestIP: &guestIP})
 		return err
 	}
-	if err := set(&on); err != nil {
+	if err := set(&on, f.Address); err != nil {
 		return nil, err
 	}
 	return func() {
-		must(s, set(&off))
+		must(s, set(&off, ""))
 		if f.Kind == conformance.QuotaFreesLate {
 			must(s, s.admin.SetQuota(context.WithoutCancel(ctx), "alice", "sim-1", simcloud.Quota{}))
 		}

@@ -43,6 +43,9 @@ func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 	for _, ip := range in.PrivateIPs {
 		out.Addresses = append(out.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
 	}
+	if in.GuestIP != "" {
+		out.GuestAddresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: in.GuestIP}}
+	}
 	if in.Hostname != "" {
 		out.Addresses = append(out.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: in.Hostname})
 	}

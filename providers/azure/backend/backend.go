@@ -19,6 +19,7 @@ import (
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/providers/azure/driver"
+	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
 // Azure is a stack.Backend with the Azure provider and a fake Azure in its own process.
@@ -120,18 +121,33 @@ func (a *Azure) Fault(ctx context.Context, fault any) (end func() error, err err
 	}, nil
 }
 
+// Customer returns a client of the subscription that does not use the SDK.
+func (a *Azure) Customer() (*fakeazure.Customer, error) {
+	client, err := a.client()
+	return &fakeazure.Customer{Client: client, URL: a.endpoint.URL, Tenant: a.endpoint.Tenant,
+		Subscription: a.endpoint.Subscription, Application: a.endpoint.Client, Secret: a.endpoint.Secret}, err
+}
+
+func (a *Azure) client() (*http.Client, error) {
+	pem, err := os.ReadFile(a.endpoint.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate of the fake Azure: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return &http.Client{Timeout: 30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}, nil
+}
+
 func (a *Azure) ask(ctx context.Context, method, path string, send, receive any) error {
 	if a.endpoint.URL == "" {
 		return errors.New("the fake Azure is not started")
 	}
-	pem, err := os.ReadFile(a.endpoint.CAFile)
+	client, err := a.client()
 	if err != nil {
-		return fmt.Errorf("read the certificate of the fake Azure: %w", err)
+		return err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	defer transport.CloseIdleConnections()
+	defer client.CloseIdleConnections()
 	body, err := json.Marshal(send)
 	if err != nil {
 		return err
@@ -141,7 +157,7 @@ func (a *Azure) ask(ctx context.Context, method, path string, send, receive any)
 		return err
 	}
 	request.Header.Set("Authorization", "Bearer "+a.endpoint.AdminKey)
-	response, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return fmt.Errorf("call the fake Azure: %w", err)
 	}

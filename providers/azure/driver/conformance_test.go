@@ -1,9 +1,7 @@
 package driver_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -201,32 +199,10 @@ func (c *cloud) launchNamed(ctx context.Context, name string, tags map[string]st
 
 func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags map[string]string) (string,
 	func(context.Context) error, error) {
-	group := "/subscriptions/" + subscription + "/resourceGroups/" + resourceGroup + "/providers/"
-	nic := group + "Microsoft.Network/networkInterfaces/" + name
-	vm := group + "Microsoft.Compute/virtualMachines/" + name
-	err := c.call(ctx, http.MethodPut, nic+"?api-version=2025-01-01", map[string]any{
-		"location": "westeurope",
-		"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a",
-			"properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
-	})
-	if err != nil {
-		return "", nil, err
-	}
+	var vm string
 	c.eventually("the virtual machine is accepted", func() (bool, string) {
-		err = c.call(ctx, http.MethodPut, vm+"?api-version=2025-04-01", map[string]any{
-			"location": "westeurope", "tags": tags,
-			"properties": map[string]any{
-				"hardwareProfile": map[string]any{"vmSize": "Standard_D2s_v5"},
-				"storageProfile": map[string]any{
-					"imageReference": map[string]any{"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy",
-						"sku": "22_04-lts-gen2", "version": "latest"},
-					"osDisk": map[string]any{"createOption": "FromImage", "deleteOption": "Delete"},
-				},
-				"osProfile": map[string]any{"computerName": name, "adminUsername": "somebody", "adminPassword": "Passw0rd!"},
-				"networkProfile": map[string]any{"networkInterfaces": []any{map[string]any{"id": nic,
-					"properties": map[string]any{"deleteOption": "Delete"}}}},
-			},
-		})
+		var err error
+		vm, err = c.customer().Launch(ctx, resourceGroup, name, subnet, tags)
 		return err == nil, fmt.Sprint(err)
 	})
 	c.eventually("the machine runs", func() (bool, string) {
@@ -237,51 +213,15 @@ func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags m
 	}, nil
 }
 
-// call sends a request without the SDK.
+func (c *cloud) customer() fakeazure.Customer {
+	return fakeazure.Customer{Client: &http.Client{Transport: c.transport}, URL: c.url, Tenant: tenant,
+		Subscription: subscription, Application: application, Secret: secret}
+}
+
 func (c *cloud) call(ctx context.Context, method, path string, body any) error {
-	return c.send(ctx, method, path, body, nil)
+	return c.customer().Call(ctx, method, path, body, nil)
 }
 
 func (c *cloud) read(ctx context.Context, path string, out any) error {
-	return c.send(ctx, http.MethodGet, path, nil, out)
-}
-
-func (c *cloud) send(ctx context.Context, method, path string, body, out any) error {
-	client := &http.Client{Transport: c.transport}
-	form := "grant_type=client_credentials&client_id=" + application + "&client_secret=" + secret + "&scope=x/.default"
-	response, err := client.Post(c.url+"/"+tenant+"/oauth2/v2.0/token", "application/x-www-form-urlencoded",
-		bytes.NewReader([]byte(form)))
-	if err != nil {
-		return err
-	}
-	var token struct {
-		AccessToken string `json:"access_token"`
-	}
-	err = json.NewDecoder(response.Body).Decode(&token)
-	_ = response.Body.Close()
-	if err != nil {
-		return err
-	}
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(raw))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+token.AccessToken)
-	if response, err = client.Do(request); err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode >= 300 {
-		text, _ := io.ReadAll(response.Body)
-		return fmt.Errorf("%s %s: %s %s", method, path, response.Status, text)
-	}
-	if out == nil {
-		return nil
-	}
-	return json.NewDecoder(response.Body).Decode(out)
+	return c.customer().Call(ctx, http.MethodGet, path, nil, out)
 }

@@ -53,6 +53,7 @@ func command() *cobra.Command {
 				return err
 			}
 			o.Secret = rand.Text()
+			o.ResourceGroups = []string{"machines", "network"}
 			o.Subnets = []string{"/subscriptions/" + o.Subscription +
 				"/resourceGroups/machines/providers/Microsoft.Network/virtualNetworks/nodes/subnets/workers"}
 			return serve(cmd.Context(), o, dir, listen)

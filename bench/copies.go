@@ -30,10 +30,10 @@ type copies struct {
 	count int
 	// version is the resource version in the response to every list request.
 	version string
-	kinds   map[string]recorded // by resource
+	kinds   map[string]recorded // recorded objects by resource
 }
 
-// recorded contains the objects of one kind: those of the namespace, or the Nodes of its Machines.
+// recorded contains the objects of one kind in the namespace, or the Nodes of the namespace's Machines.
 type recorded struct {
 	kind schema.GroupVersionKind
 	// objects contains JSON with placeholders.
@@ -146,7 +146,7 @@ func (c *copies) object(resource string, i int) []byte {
 	return bytes.ReplaceAll(objects[i%len(objects)], []byte(placeholder), fmt.Appendf(nil, "%04d", i/len(objects)))
 }
 
-// findByName searches the objects from first to end-1. If none has the name, findByName returns nil.
+// findByName searches the objects from first to end-1. If no object has the name, findByName returns nil.
 func (c *copies) findByName(resource, name string, first, end int) []byte {
 	for i := first; i < end; i++ {
 		text := c.object(resource, i)

@@ -31,8 +31,8 @@ type disruptionOptions struct {
 	limits []string
 }
 
-// disruptionCommand measures the cost of disruption budgets. It updates a fleet without budgets, with several budgets,
-// and again without budgets.
+// disruptionCommand measures the cost of disruption budgets. disruptionCommand updates a fleet without budgets, with
+// several budgets, and again without budgets.
 func disruptionCommand() *cobra.Command {
 	o := &disruptionOptions{}
 	cmd := &cobra.Command{

@@ -1,7 +1,7 @@
 // Command bench measures what Machinist costs. The bench runs a real control plane, the manager and a provider as
-// separate processes, and a simulated cloud without delays. It creates a fleet of N machines, leaves the fleet idle
-// while its nodes send heartbeats, replaces all machines, and deletes them. It counts the API writes in the audit log
-// of the API server. It also measures how long a bare client takes for the same writes.
+// separate processes, and a simulated cloud without delays. The bench creates a fleet of N machines, leaves the fleet
+// idle while its nodes send heartbeats, replaces all machines, and deletes them. The bench counts the API writes in
+// the audit log of the API server. The bench also measures how long a bare client takes for the same writes.
 //
 //	go run ./bench --machines 1000
 //	go run ./bench --scale 300,1000,3000,5000 --plot docs/performance.svg

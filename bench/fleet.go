@@ -28,8 +28,8 @@ const (
 
 type fleet struct{ c client.Client }
 
-// userData has a realistic size. It contains no bootstrap token, because the bench does not measure the registration of
-// nodes.
+// userData has a realistic size. userData contains no bootstrap token, because the bench does not measure the
+// registration of nodes.
 const userData = `#cloud-config
 hostname: <<MACHINE_NAME>>
 write_files:

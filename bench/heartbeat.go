@@ -75,8 +75,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// report updates the heartbeats in the Node's status. A kubelet updates them from time to time, even if the rest of the
-// status is unchanged.
+// report updates the heartbeats in the Node's status. A kubelet updates the heartbeats from time to time, even if the
+// rest of the status is unchanged.
 func (h *hosts) report(ctx context.Context, name string) error {
 	now := metav1.Now().UTC().Format(time.RFC3339)
 	patch := `{"status":{"conditions":[`

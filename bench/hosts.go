@@ -21,7 +21,7 @@ import (
 type hosts struct {
 	listener net.Listener
 	socket   string
-	kube     kubernetes.Interface // of the target cluster, set by run
+	kube     kubernetes.Interface // client of the target cluster, set by run
 	up       chan instance
 	working  sync.WaitGroup
 

@@ -26,12 +26,12 @@ const (
 	adopter      = "sim"
 )
 
-// oldFleet is a fleet of another system together with its instances. It implements migration.Cloud.
+// oldFleet is a fleet of another system together with its instances. oldFleet implements migration.Cloud.
 type oldFleet struct {
 	machines, perSet, workers int
 
 	mu    sync.Mutex
-	uids  map[string]types.UID // of the old machines, by name
+	uids  map[string]types.UID // UIDs of the old machines, by name
 	nodes map[string]types.UID
 	// owners are the UIDs of the Machines in the tags of the instances, by name.
 	owners map[string]types.UID

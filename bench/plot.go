@@ -99,7 +99,7 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 
 	fmt.Fprintf(b, `<text x="%.1f" y="20" font-weight="bold" fill="%s">%s</text>`+"\n", offset+left, axisColour,
 		html.EscapeString(title))
-	for _, r := range results { // the measured sizes
+	for _, r := range results { // Mark the measured sizes.
 		v := float64(r.Machines)
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="%s">%d</text>`+"\n", px(v), top+plotHeight+18,
 			axisColour, r.Machines)

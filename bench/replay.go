@@ -43,8 +43,8 @@ type replay struct {
 	host    string
 	tape    *tape
 	workers int
-	// manager is the field manager of all writes. If it is empty, each write has the same field manager as in the
-	// measured fleet.
+	// manager is the field manager of all writes. If the field is empty, each write has the same field manager as in
+	// the measured fleet.
 	manager string
 	sent    atomic.Int64
 }
@@ -52,8 +52,8 @@ type replay struct {
 // script contains the number of writes of each kind, summed over all machines.
 type script struct {
 	n                                                               int
-	creates, patches, nodePatches, statuses                         int // of new machines
-	deletes, cordons, deleteStatuses, nodeDeletes, finalizerPatches int // of deleted machines
+	creates, patches, nodePatches, statuses                         int // writes of new machines
+	deletes, cordons, deleteStatuses, nodeDeletes, finalizerPatches int // writes of deleted machines
 	events                                                          int
 }
 
@@ -134,8 +134,8 @@ func (r *replay) create(ctx context.Context, s script, i int, name string) error
 			return err
 		}
 	}
-	// In a real fleet, the kubelet creates the Node, so this write is not counted. It is necessary because the next
-	// write applies the node template to the Node.
+	// In a real fleet, the kubelet creates the Node, so this write is not counted. The write is necessary because the
+	// next write applies the node template to the Node.
 	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ func newSpeedometer() *speedometer {
 	return s
 }
 
-// stop ends the measurement. It returns how many times a fixed piece of work can be done in one second of processor
-// time, as the mean of all samples.
+// stop ends the measurement. The result is the mean number of repetitions of a fixed piece of work in one second of
+// processor time.
 func (s *speedometer) stop() float64 {
 	close(s.done)
 	return <-s.mean
@@ -56,7 +56,7 @@ func (s *speedometer) run() {
 
 // sample measures how many times the piece of work can be done in one second of processor time.
 func (s *speedometer) sample() float64 {
-	s.work.do() // warms up the processor's caches
+	s.work.do() // Warm up the processor's caches.
 	begun := threadTime()
 	for range samplePieces {
 		s.work.do()

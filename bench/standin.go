@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// standIn is a proxy for an API server. It answers reads of copies of recorded objects itself, and forwards all other
-// requests to the API server. So the bench needs no time to create a large fleet, and no memory to store it: only the
-// measured processes cache the copies. The copies never change.
+// standIn is a proxy for an API server. standIn answers reads of copies of recorded objects itself, and forwards all
+// other requests to the API server. So the bench needs no time to create a large fleet, and no memory to store it:
+// only the measured processes cache the copies. The copies never change.
 type standIn struct {
 	copies  *copies
 	server  *httptest.Server

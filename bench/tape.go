@@ -22,11 +22,12 @@ const (
 	anyID   = "sim:///bench-recorded-id"
 )
 
-// withoutManagedFields clears the managed fields of a Machine. It is part of the patch that sets the provider ID.
+// withoutManagedFields clears the managed fields of a Machine. withoutManagedFields is part of the patch that sets
+// the provider ID.
 const withoutManagedFields = `,"managedFields":[{}]`
 
-// tape contains the bodies of the requests that create and delete one machine. They have the same fields and sizes as
-// for a machine of the measured fleet.
+// tape contains the bodies of the requests that create and delete one machine. The bodies have the same fields and
+// sizes as for a machine of the measured fleet.
 type tape struct {
 	machine, providerID, status, node, applyTemplate, release []byte
 }
@@ -75,8 +76,8 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 		providerID: body(map[string]any{"metadata": record, "spec": map[string]any{"providerID": id}}),
 		status:     body(map[string]any{"status": m.Object["status"]}),
 		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
-		// This patch removes the taint machinist.dev/uninitialized of new Nodes. It keeps the taint not-ready, which
-		// Kubernetes' own controllers remove.
+		// This patch removes the taint machinist.dev/uninitialized of new Nodes. The patch keeps the taint not-ready,
+		// which Kubernetes' own controllers remove.
 		applyTemplate: body(map[string]any{
 			"metadata": map[string]any{"labels": machinistKeys(node.GetLabels()),
 				"annotations": machinistKeys(node.GetAnnotations())},

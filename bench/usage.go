@@ -27,7 +27,7 @@ func parseCPU(stat string) (time.Duration, error) {
 		return 0, fmt.Errorf("read processor time: %q has too few fields", stat)
 	}
 	var sum int64
-	for _, field := range fields[11:13] { // utime and stime
+	for _, field := range fields[11:13] { // These fields are utime and stime.
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("read processor time: %w", err)

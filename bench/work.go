@@ -24,7 +24,7 @@ type work struct {
 	allocated float64
 }
 
-// countWork returns nil without --passes, because serving metrics takes memory.
+// Without the flag --passes, countWork returns nil, because a process that serves metrics uses more memory.
 func (b *bench) countWork(ctx context.Context) (*work, error) {
 	if !b.passes {
 		return nil, nil

@@ -17,6 +17,6 @@ const (
 	AnnotationCompleteAfter = "simcloud/complete-after"
 )
 
-// AnnotationUpdateFails makes the agent of a machine fail to update the kubelet. It is an annotation of the Node. The
-// value is the reason of the failure.
+// AnnotationUpdateFails makes the agent of a machine fail to update the kubelet. AnnotationUpdateFails is an
+// annotation of the Node. The value is the reason of the failure.
 const AnnotationUpdateFails = "simcloud/update-fails"

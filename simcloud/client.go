@@ -49,7 +49,7 @@ func (c *Client) ListInstances(ctx context.Context, opts ListInstancesOptions) (
 	}))
 }
 
-// Instances iterates over the instances of all pages, with one call per page. It stops at the first error.
+// Instances iterates over the instances of all pages, with one call per page. Instances stops at the first error.
 func (c *Client) Instances(ctx context.Context, opts ListInstancesOptions) iter.Seq2[*Instance, error] {
 	return func(yield func(*Instance, error) bool) {
 		for {

@@ -56,8 +56,8 @@ var statusOfCode = map[ErrorCode]int{
 // HTTPStatus returns the HTTP status for this code, or 0 for an unknown code.
 func (c ErrorCode) HTTPStatus() int { return statusOfCode[c] }
 
-// codeOfStatus returns the code for an answer that the cloud did not send, for example from a proxy. It never returns
-// CodeNotFound: only the cloud knows whether an instance exists.
+// codeOfStatus returns the code for an answer that the cloud did not send, for example from a proxy. codeOfStatus
+// never returns CodeNotFound: only the cloud knows whether an instance exists.
 func codeOfStatus(status int) ErrorCode {
 	switch status {
 	case http.StatusUnauthorized:

@@ -80,7 +80,7 @@ const (
 	FaultBootDelay InstanceFaultKind = "BootDelay"
 	// FaultNeverRegisters prevents the machine from joining the cluster. The instance still runs.
 	FaultNeverRegisters InstanceFaultKind = "NeverRegisters"
-	// FaultDies switches the instance off. Its state becomes StateStopped.
+	// FaultDies switches the instance off. The state of the instance becomes StateStopped.
 	FaultDies InstanceFaultKind = "Dies"
 	// FaultVanishes removes the instance without a request of its owner. The instance becomes unreadable, but its
 	// client token is still remembered.

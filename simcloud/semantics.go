@@ -32,7 +32,7 @@ type Semantics struct {
 	QuotaLag Duration `json:"quotaLag"`
 	// AnswerPadding is the number of bytes of white space before each answer to a customer. Default: 0.
 	AnswerPadding int `json:"answerPadding"`
-	// ClockOffset is added to all times in answers of the customer API. It can be negative. Default: 0s.
+	// ClockOffset is added to all times in answers of the customer API. ClockOffset can be negative. Default: 0s.
 	ClockOffset Duration `json:"clockOffset"`
 }
 

@@ -58,10 +58,10 @@ func newTransport(cfg Config) (*transport, error) {
 type call struct {
 	operation string
 	method    string
-	path      []string // elements below the root, not escaped
+	path      []string // path elements below the root, not escaped
 	query     url.Values
-	body      any // nil if there is none
-	result    any // nil to ignore the body of the answer
+	body      any // body of the request, or nil
+	result    any // destination of the answer's body, or nil to ignore the body
 }
 
 // url returns the URL of the call. IDs may be arbitrary text and must not change the endpoint.
@@ -129,7 +129,8 @@ func (t *transport) do(ctx context.Context, root string, c call) error {
 	return nil
 }
 
-// errorOf returns the error in an answer. It omits a body that is not from the cloud, because the content is unknown.
+// errorOf returns the error in an answer. errorOf omits a body that is not from the cloud, because the content is
+// unknown.
 func errorOf(resp *http.Response, data []byte) *Error {
 	var body ErrorBody
 	if err := json.Unmarshal(data, &body); err != nil || body.Code.HTTPStatus() == 0 {

@@ -13,15 +13,16 @@ const (
 	StateRunning InstanceState = "running"
 	// StateRebooting means that the instance restarts to apply an update.
 	StateRebooting InstanceState = "rebooting"
-	// StateStopped means that the instance is switched off. It still exists and counts against quota and capacity.
+	// StateStopped means that the instance is switched off. Such an instance still exists and counts against quota
+	// and capacity.
 	StateStopped InstanceState = "stopped"
-	// StateFailed means that the instance was accepted but will never boot. StateReason contains the reason. It counts
-	// against quota and capacity until it is deleted.
+	// StateFailed means that the instance was accepted but will never boot. StateReason contains the reason. A failed
+	// instance counts against quota and capacity until it is deleted.
 	StateFailed InstanceState = "failed"
 	// StateShuttingDown means that the deletion of the instance was requested.
 	StateShuttingDown InstanceState = "shutting-down"
-	// StateTerminated means that the instance no longer exists and never comes back. It stays readable for a while and
-	// does not count against quota and capacity.
+	// StateTerminated means that the instance no longer exists and never comes back. Such an instance stays readable
+	// for a while and does not count against quota and capacity.
 	StateTerminated InstanceState = "terminated"
 )
 
@@ -42,7 +43,7 @@ const (
 
 // Instance is a virtual machine of the simulated cloud.
 type Instance struct {
-	// ID consists of "i-" and 17 hexadecimal digits. It is never reused.
+	// ID consists of "i-" and 17 hexadecimal digits. ID is never reused.
 	ID string `json:"id"`
 	// ProviderID is "sim://<region>/<zone>/<id>".
 	ProviderID string `json:"providerID"`
@@ -57,16 +58,16 @@ type Instance struct {
 	State        InstanceState `json:"state"`
 	// StateReason explains the state of the instance to users.
 	StateReason string `json:"stateReason,omitempty"`
-	// StateCode is set in StateFailed. It is the error code that CreateInstance would have returned for the same
-	// problem.
+	// StateCode is set in StateFailed. StateCode is the error code that CreateInstance would have returned for the
+	// same problem.
 	StateCode  ErrorCode         `json:"stateCode,omitempty"`
 	Tags       map[string]string `json:"tags,omitempty"`
 	PrivateIPs []string          `json:"privateIPs"`
 	// GuestIP is an address that an agent in the running guest reports. The cloud does not check it.
 	GuestIP string `json:"guestIP,omitempty"`
 	Disks   []Disk `json:"disks,omitempty"`
-	// KubeletVersion is the version last requested by UpdateInstance. If it is empty, the user data or the image
-	// determines the version.
+	// KubeletVersion is the version last requested by UpdateInstance. If KubeletVersion is empty, the user data or
+	// the image determines the version.
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	ClientToken    string `json:"clientToken,omitempty"`
 	// UserDataSHA256 is the hexadecimal digest of the user data, which the API never returns.
@@ -76,7 +77,7 @@ type Instance struct {
 	ReclaimTime *time.Time `json:"reclaimTime,omitempty"`
 	// TerminationTime is set when the instance is terminated.
 	TerminationTime *time.Time `json:"terminationTime,omitempty"`
-	// Host is the status of the simulated machine that runs in the instance. It is always current, even if
+	// Host is the status of the simulated machine that runs in the instance. The status is always current, even if
 	// Settings.ReadLag is set. Use it only for display.
 	Host HostStatus `json:"host"`
 }
@@ -96,7 +97,7 @@ const (
 	// HostIdle means that the machine runs but will never join a cluster. The machine has no usable bootstrap data, or
 	// a fault prevents the machine from joining.
 	HostIdle HostPhase = "Idle"
-	// HostJoining means that the machine is joining the cluster. It retries after a failure.
+	// HostJoining means that the machine is joining the cluster. The machine retries after a failure.
 	HostJoining HostPhase = "Joining"
 	// HostJoined means that the machine has registered its Node.
 	HostJoined HostPhase = "Joined"

@@ -10,22 +10,22 @@ const (
 	// Machinist does not need the permission.
 	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
 
-	// ConditionUserDataWarning is True while the user data probably does not work as intended. Machinist still creates
-	// machines. Otherwise the condition is missing.
+	// ConditionUserDataWarning is True while the user data probably does not work as intended, and is missing
+	// otherwise. While the condition is True, Machinist still creates machines.
 	ConditionUserDataWarning = "UserDataWarning"
 
-	// ConditionUserDataChanged is True while the class has machines whose user data differs from the current content of
-	// the Secret. Otherwise the condition is missing.
+	// ConditionUserDataChanged is True while the class has machines whose user data differs from the current content
+	// of the Secret. While there is no such machine, the condition is missing.
 	ConditionUserDataChanged = "UserDataChanged"
 
-	// ConditionAccountChanged is True while the class has machines whose instances are not in the cloud account of the
-	// current credentials. Otherwise the condition is missing. If the provider cannot distinguish accounts, the
-	// condition is always missing.
+	// ConditionAccountChanged is True while the class has machines whose instances are not in the cloud account of
+	// the current credentials. While there is no such machine, the condition is missing. If the provider cannot
+	// distinguish accounts, the condition is always missing.
 	ConditionAccountChanged = "AccountChanged"
 
-	// ConditionJoinBlocked is True while machines cannot become Nodes. The cause is the configuration of the target
-	// cluster or the API server address in the user data. Machinist still creates machines. Otherwise the condition is
-	// missing.
+	// ConditionJoinBlocked is True while the configuration of the target cluster, or the API server address in the
+	// user data, prevents machines from becoming Nodes. Otherwise, the condition is missing. While the condition is
+	// True, Machinist still creates machines.
 	ConditionJoinBlocked = "JoinBlocked"
 )
 
@@ -36,8 +36,8 @@ const (
 	ReasonTokensMayNotRequest = "TokensMayNotRequest"
 
 	// ReasonEndpointNotReachable surfaces when no machine of the class has become a Node yet, and the API server
-	// address in the user data is probably wrong. The address is local to one host or one cluster, or it does not
-	// answer.
+	// address in the user data is probably wrong. The address is local to one host or one cluster, or no API server
+	// answers at the address.
 	ReasonEndpointNotReachable = "EndpointNotReachable"
 
 	// ReasonEndpointNotTrusted surfaces when the certificate authority in the user data does not verify the certificate
@@ -51,7 +51,7 @@ const (
 // Reasons of UserDataChanged and AccountChanged.
 const (
 	// ReasonMachinesDiffer surfaces when the user data or the credentials in the Secrets of the class have changed.
-	// Existing machines stay as they are.
+	// Machinist does not change existing machines because of this difference.
 	ReasonMachinesDiffer = "MachinesDiffer"
 )
 
@@ -119,9 +119,9 @@ const (
 	// ConditionMachinesReady is True while all machines are Ready.
 	ConditionMachinesReady = "MachinesReady"
 
-	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines, because
-	// the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups. It is also
-	// missing on a node group whose capacity has been known since its creation.
+	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines,
+	// because the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups. The
+	// condition is also missing on a node group whose capacity has been known since its creation.
 	ConditionScalableFromZero = "ScalableFromZero"
 )
 
@@ -205,9 +205,9 @@ const (
 	// (401), or forbids a read that the process needs (403). The conditions Deleting and Ready also use this reason.
 	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
 
-	// ReasonControlCredentialsRefused surfaces when the control cluster does not accept the credentials of the process
-	// (401), or forbids a read that the process needs (403). The process then cannot write conditions. Instead, it
-	// reports the reason in its metrics, on /readyz and in its log.
+	// ReasonControlCredentialsRefused surfaces when the control cluster does not accept the credentials of the
+	// process (401), or forbids a read that the process needs (403). The process then cannot write conditions.
+	// Instead, the process reports the reason in its metrics, on /readyz and in its log.
 	ReasonControlCredentialsRefused = "ControlCredentialsRefused"
 
 	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, in the whole fleet, in a zone or in a
@@ -242,8 +242,8 @@ const (
 	// ConditionProgressing is True while a rollout advances or is complete.
 	ConditionProgressing = "Progressing"
 
-	// ConditionRollingOut is True while some machines are not of the newest revision. Its message describes the current
-	// step of the rollout, or what the rollout waits for.
+	// ConditionRollingOut is True while some machines are not of the newest revision. The message of the condition
+	// describes the current step of the rollout, or what the rollout waits for.
 	ConditionRollingOut = "RollingOut"
 
 	// ConditionReconciling is True while the deployment is neither Ready nor Stalled, because Machinist is still
@@ -260,12 +260,12 @@ const (
 // ScalingDown. Ready is True when the deployment has exactly the desired number of machines, and all of them are
 // available and of the newest revision. With the strategy InPlace, the machines must also be up to date.
 const (
-	// ReasonMachinesNotAvailable surfaces when all machines exist and are of the newest revision, but some are not
-	// available.
+	// ReasonMachinesNotAvailable surfaces when all machines exist and are of the newest revision, but some machines
+	// are not available.
 	ReasonMachinesNotAvailable = "MachinesNotAvailable"
 )
 
-// Reasons of Available, as in apps/v1.
+// Reasons of the condition Available, with the names from apps/v1.
 const (
 	// ReasonMinimumReplicasAvailable surfaces when enough machines are available.
 	ReasonMinimumReplicasAvailable = "MinimumReplicasAvailable"

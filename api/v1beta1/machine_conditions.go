@@ -2,14 +2,14 @@ package v1beta1
 
 // Conditions of a Machine.
 const (
-	// ConditionLaunched is True when the instance exists and its providerID is recorded.
+	// ConditionLaunched is True when the instance exists and the providerID of the instance is recorded.
 	ConditionLaunched = "Launched"
 
 	// ConditionRegistered is True when the machine has a Node, and the Node has the labels, annotations and taints of
 	// spec.node.
 	ConditionRegistered = "Registered"
 
-	// ConditionNodeHealthy repeats what the Node reports about itself. Health checks evaluate this condition.
+	// ConditionNodeHealthy summarizes the conditions that the Node reports. Health checks evaluate this condition.
 	ConditionNodeHealthy = "NodeHealthy"
 
 	// ConditionUpToDate is True when the instance matches the spec.
@@ -30,7 +30,8 @@ const (
 	// condition that prevents readiness. MachineClasses and MachineDeployments also have a condition Ready.
 	ConditionReady = "Ready"
 
-	// ConditionDeleting is True while the machine is being deleted. Its reason is the step that the deletion waits for.
+	// ConditionDeleting is True while the machine is being deleted. The reason of the condition is the step that the
+	// deletion waits for.
 	ConditionDeleting = "Deleting"
 
 	// ConditionPaused is True while an annotation prevents all changes of the object. On a MachineDeployment, the
@@ -42,15 +43,15 @@ const (
 	ConditionPreserved = "Preserved"
 
 	// ConditionInterruptionNotice is True while the cloud or a termination handler announces that the cloud will soon
-	// reclaim the instance. It is False after the announcement was withdrawn.
+	// reclaim the instance. The condition is False after the announcement was withdrawn.
 	ConditionInterruptionNotice = "InterruptionNotice"
 
 	// ConditionRemediationRequested is True when the machine must be replaced because of its health. Only the manager
-	// sets it. The reason names the policy. The message contains the UID of the Node that was evaluated.
+	// sets the condition. The reason names the policy. The message contains the UID of the Node that was evaluated.
 	ConditionRemediationRequested = "RemediationRequested"
 
-	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet waits for the approval
-	// of an administrator. Otherwise the condition is missing.
+	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet waits for the
+	// approval of an administrator. While no such request waits, the condition is missing.
 	ConditionCertificateApproved = "CertificateApproved"
 )
 
@@ -220,7 +221,7 @@ const (
 	ReasonUnsupportedChange = "UnsupportedChange"
 
 	// ReasonUpdateError surfaces when a change failed. The provider tries again automatically. An agent on the node
-	// tries again only when a user requests it.
+	// tries again only when a user requests another attempt.
 	ReasonUpdateError = "UpdateError"
 
 	// ReasonUpdateTimeout surfaces when an update in place took longer than timeouts.update.
@@ -307,8 +308,8 @@ const (
 
 // Reasons of Preserved, in addition to InvalidConfiguration.
 const (
-	// ReasonPreserved surfaces when the machine is preserved. It is cordoned, kept, and no longer belongs to a set. The
-	// message contains the time at which the preservation ends.
+	// ReasonPreserved surfaces when the machine is preserved. A preserved machine is cordoned, kept, and no longer
+	// belongs to a set. The message contains the time at which the preservation ends.
 	ReasonPreserved = "Preserved"
 
 	// ReasonTooLate surfaces when preservation was requested for a machine that is already being deleted.
@@ -322,8 +323,9 @@ const (
 
 // Reasons of InterruptionNotice. While InterruptionNotice is True, Ready can have the same reason.
 const (
-	// ReasonPreemptionNotice surfaces when the cloud announced that it will reclaim a spot or preemptible instance. The
-	// message names the source of the announcement. The time of the interruption is in status.interruptionTime.
+	// ReasonPreemptionNotice surfaces when the cloud announced that the cloud will reclaim a spot or preemptible
+	// instance. The message names the source of the announcement. The time of the interruption is in
+	// status.interruptionTime.
 	ReasonPreemptionNotice = "PreemptionNotice"
 
 	// ReasonTerminationNotice surfaces when the cloud or a termination handler announced the termination of the
@@ -357,8 +359,8 @@ const (
 	ReasonRetriesExhausted = "RetriesExhausted"
 )
 
-// Reasons of Ready while its status is True or Unknown. While Ready is False, it has the reason of the condition that
-// prevents readiness.
+// Reasons of Ready while its status is True or Unknown. While Ready is False, the condition Ready has the reason of
+// the condition that prevents readiness.
 const (
 	// ReasonMachineReady surfaces when nothing prevents readiness.
 	ReasonMachineReady = "MachineReady"

@@ -9,8 +9,8 @@ import (
 // MachineStatus is the observed state of a machine. Only the provider process of the machine writes the status, except
 // for the condition RemediationRequested.
 type MachineStatus struct {
-	// observedGeneration is the most recent generation of the Machine that was processed. Either its changes were
-	// carried out, or the condition Ready explains why they were not.
+	// observedGeneration is the most recent generation of the Machine that was processed. Either the changes of this
+	// generation were carried out, or the condition Ready explains why not.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -60,19 +60,19 @@ type MachineStatus struct {
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
 
-	// failureReason is the reason why the machine is Failed, in one word. It is set while the phase is Failed. A failed
-	// machine keeps the reason while it is being deleted.
+	// failureReason is the reason why the machine is Failed, in one word. The field is set while the phase is Failed.
+	// A failed machine keeps the reason while it is being deleted.
 	// +optional
 	FailureReason MachineFailureReason `json:"failureReason,omitempty"`
 
-	// failureMessage explains why the machine is Failed. It is set together with failureReason.
+	// failureMessage explains why the machine is Failed. The field is set together with failureReason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	FailureMessage string `json:"failureMessage,omitempty"`
 
 	// interruptionTime is the time at which the cloud reclaims the instance. If the announcement contains no time,
-	// interruptionTime is an estimate from the usual notice period. It is set while the condition InterruptionNotice is
-	// True.
+	// interruptionTime is an estimate from the usual notice period. The field is set while the condition
+	// InterruptionNotice is True.
 	// +optional
 	InterruptionTime *metav1.Time `json:"interruptionTime,omitempty"`
 
@@ -107,8 +107,8 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	Annotations []string `json:"annotations,omitempty"`
 
-	// taints are the taints that were put on the Node, without their values, such as "dedicated:NoSchedule". They do
-	// not include startup taints.
+	// taints are the taints that were put on the Node, without their values, such as "dedicated:NoSchedule". The list
+	// does not include startup taints.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -130,7 +130,7 @@ type AppliedNodeTemplate struct {
 	// +kubebuilder:validation:MaxItems=8
 	Deviations []NodeDeviation `json:"deviations,omitempty"`
 
-	// inService is true if the Node may already have run pods. Such a Node does not get startup taints.
+	// inService is true if the Node may already have run pods. Machinist sets no startup taints on such a Node.
 	// +optional
 	InService bool `json:"inService,omitempty"`
 }
@@ -285,14 +285,14 @@ type InstanceStatus struct {
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// scope is the provider's own locator of the instance, such as a subscription and resource group. It is opaque and
-	// contains no secrets.
+	// scope is the provider's own locator of the instance, such as a subscription and resource group. The locator is
+	// opaque and contains no secrets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Scope string `json:"scope,omitempty"`
 
 	// account is the provider's name for the account that contains the instance, such as a subscription or a project.
-	// It is empty if the account is unknown. It contains no secrets.
+	// The field is empty if the account is unknown. The name contains no secrets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Account string `json:"account,omitempty"`
@@ -344,8 +344,8 @@ type LaunchStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	OldProviderID string `json:"oldProviderID,omitempty"`
 
-	// noCapacitySince is the time of the first request for an instance that the cloud accepted but could not start for
-	// lack of capacity. It is cleared when an instance runs.
+	// noCapacitySince is the time of the first request for an instance that the cloud accepted but could not start
+	// for lack of capacity. The field is cleared when an instance runs.
 	// +optional
 	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
 

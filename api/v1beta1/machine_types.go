@@ -38,32 +38,33 @@ type MachineSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Provider string `json:"provider,omitempty"`
 
-	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. Use it only in the
-	// inline form.
+	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. Set providerSpec
+	// only in the inline form.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	ProviderSpec *runtime.RawExtension `json:"providerSpec,omitempty"`
 
-	// credentialsRef names the Secret with the cloud credentials. Use it only in the inline form.
+	// credentialsRef names the Secret with the cloud credentials. Set credentialsRef only in the inline form.
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template. Use it only in the inline form.
+	// userDataRef names the Secret with the bootstrap template. Set userDataRef only in the inline form.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
 	// version is the desired version of the kubelet, a complete semantic version with a leading v, such as v1.36.3.
-	// Machinist passes it to the bootstrap template and to the provider. If empty, the template and the provider choose
-	// the version.
+	// Machinist passes the version to the bootstrap template and to the provider. If empty, the template and the
+	// provider choose the version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$')`,message="must be a complete Kubernetes version with a leading v, such as v1.36.3"
 	Version string `json:"version,omitempty"`
 
-	// providerID is the provider's identifier of the instance. The provider process sets it. It equals spec.providerID
-	// of the Node, unless the class sets nodeProviderID. If the class allows adoption, a Machine that is created with a
-	// providerID adopts this instance instead of creating one. A template must not contain providerID.
+	// providerID is the provider's identifier of the instance. The provider process sets the providerID. The
+	// providerID equals spec.providerID of the Node, unless the class sets nodeProviderID. If the class allows
+	// adoption, a Machine that is created with a providerID adopts this instance instead of creating one. A template
+	// must not contain providerID.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://[^\s]+)?$`
@@ -83,10 +84,10 @@ type MachineSpec struct {
 	// and 100% of expireAfter. The exact age differs from machine to machine, so that machines of the same age are not
 	// replaced together.
 	//
-	// If maxSurge is above 0, or the MachineSet has no MachineDeployment, the new machine is created before the old one
-	// is deleted. The replacement is a disruption with the reason Expiry, and respects MachineDisruptionBudgets. If
-	// expireAfter is not set, machines do not expire. A Machine without a MachineSet never expires. A change of
-	// expireAfter does not start a rollout.
+	// If maxSurge is above 0, or the MachineSet has no MachineDeployment, the new machine is created before the old
+	// machine is deleted. The replacement is a disruption with the reason Expiry, and respects
+	// MachineDisruptionBudgets. If expireAfter is not set, machines do not expire. A Machine without a MachineSet
+	// never expires. A change of expireAfter does not start a rollout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
 	ExpireAfter *metav1.Duration `json:"expireAfter,omitempty"`
@@ -260,8 +261,8 @@ func (m *Machine) SetConditions(conditions []metav1.Condition) { m.Status.Condit
 // maxLaunchAttempt is the highest number of a launch attempt. Machinist never writes a higher number to a status.
 const maxLaunchAttempt = 1000000
 
-// NodeProviderID returns the provider ID of the machine's Node. This is the provider ID of the instance, unless the
-// class defines another provider ID for its Nodes.
+// NodeProviderID returns the provider ID of the machine's Node. The result equals the provider ID of the instance,
+// unless the class defines another provider ID for its Nodes.
 func (m *Machine) NodeProviderID() string {
 	if m.Status.Instance != nil && m.Status.Instance.NodeProviderID != "" {
 		return m.Status.Instance.NodeProviderID
@@ -277,8 +278,8 @@ func (m *Machine) LaunchAttempt() int32 {
 	return min(max(m.Status.Launch.Attempt, 1), maxLaunchAttempt)
 }
 
-// NextLaunchAttempt returns the number of the attempt after the current one. After attempt 1000000, the number stays
-// the same.
+// NextLaunchAttempt returns the number of the attempt after the current attempt. After attempt 1000000, the number
+// stays the same.
 func (m *Machine) NextLaunchAttempt() int32 { return min(m.LaunchAttempt()+1, maxLaunchAttempt) }
 
 // Replacing reports whether the instance is being replaced under the same Machine.

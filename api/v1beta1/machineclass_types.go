@@ -20,7 +20,7 @@ const (
 // MachineClassSpec describes how to create an instance.
 //
 // The immutability rule of providerSpec does not detect a renamed top-level key, because of the way CEL compares such
-// objects. The admission policy for classes detects this.
+// objects. The admission policy for classes detects a renamed key.
 //
 // +kubebuilder:validation:XValidation:rule="self.provider == oldSelf.provider",message="provider is immutable: create another class",fieldPath=".provider"
 // +kubebuilder:validation:XValidation:rule="self.providerSpec == oldSelf.providerSpec",message="providerSpec is immutable: create another class",fieldPath=".providerSpec"
@@ -35,8 +35,8 @@ type MachineClassSpec struct {
 	Provider string `json:"provider"`
 
 	// providerSpec describes the instance in the format of the provider, with apiVersion and kind. The provider
-	// validates it. Immutable. To change machines, create another class and roll out to it. A rollback to an earlier
-	// revision then remains possible.
+	// validates providerSpec. Immutable. To change machines, create another class and roll out this class. A rollback
+	// to an earlier revision then remains possible.
 	// +required
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -67,8 +67,8 @@ type MachineClassSpec struct {
 	// +kubebuilder:default=Forbid
 	Adoption AdoptionPolicy `json:"adoption,omitempty"`
 
-	// nodeProviderID is the provider ID of the Nodes of this class. Set it only if it differs from the provider ID of
-	// the instance. The cloud controllers of some distributions set a different provider ID, such as
+	// nodeProviderID is the provider ID of the Nodes of this class. Set nodeProviderID only if it differs from the
+	// provider ID of the instance. The cloud controllers of some distributions set a different provider ID, such as
 	// k3s://<<NODE_NAME>>.
 	//
 	// The placeholder <<NODE_NAME>> stands for the name under which the instance registers. <<INSTANCE_ID>> stands for
@@ -112,8 +112,8 @@ type ClassCapacity struct {
 	// +kubebuilder:validation:MaxLength=63
 	Architecture string `json:"architecture,omitempty"`
 
-	// draDriver is the driver through which pods claim the devices of the Node by dynamic resource allocation. If it is
-	// set, an autoscaler expects devices of this driver instead of an extended resource.
+	// draDriver is the driver through which pods claim the devices of the Node by dynamic resource allocation. If
+	// draDriver is set, an autoscaler expects devices of this driver instead of an extended resource.
 	// +optional
 	DRADriver *DRADriver `json:"draDriver,omitempty"`
 

@@ -25,9 +25,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
 type MachineDeploymentSpec struct {
-	// replicas is the desired number of machines, from 0 to 100000. If it is missing, an existing object keeps its
-	// current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's bounds
-	// in its annotations.
+	// replicas is the desired number of machines, from 0 to 100000. If replicas is missing, an existing object keeps
+	// its current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's
+	// bounds in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
@@ -60,9 +60,9 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// rolloutAfter is a time. All machines that were created before it are replaced. When the time of rolloutAfter has
-	// come, the deployment creates a new revision from the same template. With the strategy InPlace, rolloutAfter
-	// replaces no machines and affects only machines that are created later.
+	// rolloutAfter is a time. All machines that were created before this time are replaced. When the time of
+	// rolloutAfter has come, the deployment creates a new revision from the same template. With the strategy InPlace,
+	// rolloutAfter replaces no machines and affects only machines that are created later.
 	// +optional
 	RolloutAfter *metav1.Time `json:"rolloutAfter,omitempty"`
 
@@ -96,13 +96,13 @@ type DeploymentStrategyType string
 const (
 	// StrategyRollingUpdate replaces machines gradually, within maxSurge and maxUnavailable.
 	StrategyRollingUpdate DeploymentStrategyType = "RollingUpdate"
-	// StrategyRecreate deletes all old machines before it creates new ones.
+	// StrategyRecreate deletes all old machines before it creates new machines.
 	StrategyRecreate DeploymentStrategyType = "Recreate"
-	// StrategyOnDelete replaces an old machine only when a user deletes it. A machine without an instance is replaced
-	// at once.
+	// StrategyOnDelete replaces an old machine only when a user deletes this machine. A machine without an instance
+	// is replaced at once.
 	StrategyOnDelete DeploymentStrategyType = "OnDelete"
-	// StrategyInPlace moves machines to the new revision. The provider changes each instance in place. If the provider
-	// cannot change an instance, it replaces the instance under the same Machine.
+	// StrategyInPlace moves machines to the new revision. The provider changes each instance in place. If the
+	// provider cannot change an instance, the provider replaces the instance under the same Machine.
 	StrategyInPlace DeploymentStrategyType = "InPlace"
 )
 
@@ -113,11 +113,11 @@ type DeploymentStrategy struct {
 	// +kubebuilder:default=RollingUpdate
 	Type DeploymentStrategyType `json:"type,omitempty"`
 
-	// rollingUpdate contains the limits of a rolling update. It is used only if type is RollingUpdate.
+	// rollingUpdate contains the limits of a rolling update. This field is used only if type is RollingUpdate.
 	// +optional
 	RollingUpdate *RollingUpdate `json:"rollingUpdate,omitempty"`
 
-	// inPlace contains the limits of an update in place. It is used only if type is InPlace.
+	// inPlace contains the limits of an update in place. This field is used only if type is InPlace.
 	// +optional
 	InPlace *InPlaceUpdate `json:"inPlace,omitempty"`
 }
@@ -126,14 +126,14 @@ type DeploymentStrategy struct {
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) && self.maxSurge != 0 && self.maxSurge != '0%') || (has(self.maxUnavailable) && self.maxUnavailable != 0 && self.maxUnavailable != '0%')",message="maxSurge and maxUnavailable must not both be 0: nothing could be replaced",fieldPath=".maxUnavailable"
 type RollingUpdate struct {
-	// maxSurge is how many machines may exist in addition to replicas. It is a number, or a percentage of replicas,
-	// rounded up. Defaults to 1.
+	// maxSurge is how many machines may exist in addition to replicas. The value is a number, or a percentage of
+	// replicas, rounded up. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 
-	// maxUnavailable is how many of the replicas may be unavailable. It is a number, or a percentage of replicas,
-	// rounded down. maxSurge and maxUnavailable must not both be 0. Defaults to 0.
+	// maxUnavailable is how many of the replicas may be unavailable. The value is a number, or a percentage of
+	// replicas, rounded down. maxSurge and maxUnavailable must not both be 0. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
@@ -152,14 +152,14 @@ const (
 
 // InPlaceUpdate limits an update in place.
 type InPlaceUpdate struct {
-	// maxUnavailable is how many of the replicas may be unavailable. It is a number, or a percentage of replicas,
-	// rounded down, but at least 1. Defaults to 1.
+	// maxUnavailable is how many of the replicas may be unavailable. The value is a number, or a percentage of
+	// replicas, rounded down, but at least 1. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// orchestration defines who selects the machines. With Auto, the deployment selects them. With Manual, users select
-	// them with the label machinist.dev/selected-for-update. Defaults to Auto.
+	// orchestration defines who selects the machines. With Auto, the deployment selects the machines. With Manual,
+	// users select the machines with the label machinist.dev/selected-for-update. Defaults to Auto.
 	// +optional
 	// +kubebuilder:default=Auto
 	Orchestration InPlaceOrchestration `json:"orchestration,omitempty"`
@@ -167,9 +167,10 @@ type InPlaceUpdate struct {
 
 // MachineRemediation limits the replacement of failed and unhealthy machines.
 type MachineRemediation struct {
-	// maxInFlight is how many failed or unhealthy machines are replaced at a time. It is a number, or a percentage of
-	// replicas, rounded up. A percentage above 0% results in at least 1. With 0, no machine is replaced. If maxInFlight
-	// is above 0, all machines whose instance vanished are replaced immediately, without this limit. Defaults to 1.
+	// maxInFlight is how many failed or unhealthy machines are replaced at a time. The value is a number, or a
+	// percentage of replicas, rounded up. A percentage above 0% results in at least 1. With 0, no machine is
+	// replaced. If maxInFlight is above 0, all machines whose instance vanished are replaced immediately, without
+	// this limit. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
@@ -267,8 +268,8 @@ type MachineDeploymentStatus struct {
 	Versions []VersionCount `json:"versions,omitempty"`
 
 	// conditions of the deployment. The conditions Ready, Reconciling and Stalled summarize all other conditions. The
-	// other conditions are Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and those of the
-	// deployment's sets: ScalingUp, ScalingDown, ReplicaFailure, MachinesReady.
+	// other conditions are Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and the conditions
+	// of the deployment's sets: ScalingUp, ScalingDown, ReplicaFailure, MachinesReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -24,21 +24,21 @@ const (
 	DisruptionExpiry DisruptionReason = "Expiry"
 )
 
-// DisruptionReasons are all reasons in the order of their priority. If budgets do not allow all disruptions, those with
-// a higher priority come first.
+// DisruptionReasons are all reasons in the order of their priority. If budgets do not allow all disruptions,
+// disruptions whose reason has a higher priority come first.
 var DisruptionReasons = []DisruptionReason{DisruptionRemediation, DisruptionReplace, DisruptionRollout,
 	DisruptionInPlaceUpdate, DisruptionExpiry}
 
 // MachineDisruptionBudgetSpec limits how many machines may be disrupted at a time, for which reasons, and when.
 type MachineDisruptionBudgetSpec struct {
-	// selector selects the Machines to which this budget applies, in the namespace of the budget. If it is empty, it
+	// selector selects the Machines to which this budget applies, in the namespace of the budget. An empty selector
 	// selects all Machines.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
-	// maxDisrupted is how many of the selected machines may be disrupted at a time. It is a number, or a percentage of
-	// the selected machines, rounded down. A percentage above 0% results in at least 1. With 0, no disruption is
-	// allowed.
+	// maxDisrupted is how many of the selected machines may be disrupted at a time. The value is a number, or a
+	// percentage of the selected machines, rounded down. A percentage above 0% results in at least 1. With 0, no
+	// disruption is allowed.
 	// +required
 	MaxDisrupted intstr.IntOrString `json:"maxDisrupted"`
 
@@ -96,8 +96,8 @@ type DisruptionWindow struct {
 	Duration metav1.Duration `json:"duration"`
 }
 
-// MachineDisruptionBudgetStatus shows how much of a budget is used. It is for information only. No decision depends on
-// it.
+// MachineDisruptionBudgetStatus shows how much of a budget is used. The status is for information only. No decision
+// of Machinist depends on the status.
 type MachineDisruptionBudgetStatus struct {
 	// observedGeneration is the generation of the budget that this status describes.
 	// +optional
@@ -122,8 +122,8 @@ type MachineDisruptionBudgetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Allowed *int32 `json:"allowed,omitempty"`
 
-	// nextChange is the next time at which the budget comes into force or goes out of force. It is unset if the budget
-	// has no windows.
+	// nextChange is the next time at which the budget comes into force or goes out of force. The field is unset if
+	// the budget has no windows.
 	// +optional
 	NextChange *metav1.Time `json:"nextChange,omitempty"`
 

@@ -9,12 +9,13 @@ import (
 // DefaultMaxUnhealthy is the default share of the selected machines that may be unhealthy before remediation stops.
 const DefaultMaxUnhealthy = "40%"
 
-// MachineHealthCheckSpec defines when a machine is unhealthy and what happens then.
+// MachineHealthCheckSpec defines when a machine is unhealthy and what happens to an unhealthy machine.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || duration(self.nodeStartupTimeout) > duration('0s')",message="nodeStartupTimeout must be longer than 0s",fieldPath=".nodeStartupTimeout"
 type MachineHealthCheckSpec struct {
-	// selector selects the Machines that this check evaluates. If it is empty, it selects all Machines of the
-	// namespace. For Machines without a check, the manager's flags --health-timeout and --health-node-conditions apply.
+	// selector selects the Machines that this check evaluates. An empty selector selects all Machines of the
+	// namespace. For Machines without a check, the manager's flags --health-timeout and --health-node-conditions
+	// apply.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 
@@ -32,9 +33,9 @@ type MachineHealthCheckSpec struct {
 	// +optional
 	NodeStartupTimeout *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
 
-	// maxUnhealthy is how many of the selected machines may be unhealthy. It is a number, or a percentage of the
-	// selected machines, rounded down. A percentage above 0% results in at least 1. While more machines are unhealthy,
-	// no machine is remediated. Defaults to 40%.
+	// maxUnhealthy is how many of the selected machines may be unhealthy. The value is a number, or a percentage of
+	// the selected machines, rounded down. A percentage above 0% results in at least 1. While more machines are
+	// unhealthy, no machine is remediated. Defaults to 40%.
 	// +optional
 	// +kubebuilder:default="40%"
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
@@ -49,8 +50,8 @@ type MachineHealthCheckSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="differs from a condition of Nodes only in upper and lower case: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
 type UnhealthyNodeCondition struct {
-	// type of the Node condition, such as Ready. It is case-sensitive. The API server refuses a misspelled standard
-	// condition of Kubernetes, such as ready.
+	// type of the Node condition, such as Ready. The type is case-sensitive. The API server refuses a misspelled
+	// standard condition of Kubernetes, such as ready.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
@@ -82,8 +83,8 @@ const (
 
 // HealthCheckRemediation defines what happens to an unhealthy machine.
 type HealthCheckRemediation struct {
-	// type of remediation. With Replace, the owner of the machine replaces it. With External, the machine is marked for
-	// a remediator outside Machinist. With None, unhealthy machines are only counted. Defaults to Replace.
+	// type of remediation. With Replace, the owner of the machine replaces the machine. With External, the machine is
+	// marked for a remediator outside Machinist. With None, unhealthy machines are only counted. Defaults to Replace.
 	// +optional
 	// +kubebuilder:default=Replace
 	Type RemediationType `json:"type,omitempty"`
@@ -132,7 +133,7 @@ type MachineHealthCheckStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineHealthCheck defines when machines are unhealthy and what happens then.
+// MachineHealthCheck defines when machines are unhealthy and what happens to an unhealthy machine.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -149,7 +150,7 @@ type MachineHealthCheck struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec defines when a machine is unhealthy and what happens then.
+	// spec defines when a machine is unhealthy and what happens to an unhealthy machine.
 	// +required
 	Spec MachineHealthCheckSpec `json:"spec"`
 

@@ -53,9 +53,9 @@ type MachineTemplateSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 type MachineSetSpec struct {
-	// replicas is the desired number of machines, from 0 to 100000. If it is missing, an existing object keeps its
-	// current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's bounds
-	// in its annotations.
+	// replicas is the desired number of machines, from 0 to 100000. If replicas is missing, an existing object keeps
+	// its current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's
+	// bounds in its annotations.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000

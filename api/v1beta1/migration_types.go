@@ -40,8 +40,8 @@ const (
 	MigrationAdopting MigrationPhase = "Adopting"
 	// MigrationAdopted means that all instances are adopted, and the migration waits for the stage Commit or Abort.
 	MigrationAdopted MigrationPhase = "Adopted"
-	// MigrationCommitting means that the old system's tags are being removed from instances, and its traces from Nodes.
-	// The migration can no longer be aborted.
+	// MigrationCommitting means that the old system's tags are being removed from instances, and the traces of the
+	// old system from Nodes. The migration can no longer be aborted.
 	MigrationCommitting MigrationPhase = "Committing"
 	// MigrationRemoving means that the old objects are being removed without their instances and Nodes.
 	MigrationRemoving MigrationPhase = "Removing"
@@ -118,14 +118,15 @@ type MigrationSpec struct {
 	// +optional
 	Fence MigrationFence `json:"fence,omitzero"`
 
-	// processFlags contains the flags of the old controllers that change the meaning of their objects. Write their
-	// names without leading dashes.
+	// processFlags contains the flags of the old controllers that change the meaning of their objects. Write the
+	// names of the flags without leading dashes.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	ProcessFlags map[string]FlagValue `json:"processFlags,omitempty"`
 
-	// credentialsRef names a Secret in the namespace of the Migration. Its entries complete the credentials of the old
-	// system, under the same keys. Use it for values that the old processes read from their environment.
+	// credentialsRef names a Secret in the namespace of the Migration. The entries of the Secret complete the
+	// credentials of the old system, under the same keys. Use such a Secret for values that the old processes read
+	// from their environment.
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
@@ -133,8 +134,8 @@ type MigrationSpec struct {
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
-	// overrides change converted classes and therefore the plan. If they change after the stage Plan, the plan no
-	// longer matches planHash.
+	// overrides change converted classes and therefore the plan. If the overrides change after the stage Plan, the
+	// plan no longer matches planHash.
 	// +optional
 	// +listType=map
 	// +listMapKey=class
@@ -156,9 +157,9 @@ type MigrationFence struct {
 	// +kubebuilder:validation:MaxItems=16
 	Workloads []MigrationWorkload `json:"workloads,omitempty"`
 
-	// leases of the old controllers in the control cluster. The migrator acquires them, so that no old controller can
-	// become the leader. Defaults to the Leases with the default names of the old system. The migrator looks for them
-	// in the namespaces of the workloads and of the old objects.
+	// leases of the old controllers in the control cluster. The migrator acquires these Leases, so that no old
+	// controller can become the leader. Defaults to the Leases with the default names of the old system. The migrator
+	// looks for the Leases in the namespaces of the workloads and of the old objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -194,7 +195,7 @@ type MigrationWorkload struct {
 	Name string `json:"name"`
 }
 
-// MigrationLease names a Lease that the migrator takes.
+// MigrationLease names a Lease that the migrator acquires.
 type MigrationLease struct {
 	// namespace of the Lease.
 	// +required
@@ -368,9 +369,9 @@ type MigrationFinding struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Migration migrates the fleet of another system to Machinist. It converts the objects, adopts the instances without
-// changing them, and removes the old objects. The migrator of the provider carries it out. You can abort a Migration
-// until you commit it.
+// Migration migrates the fleet of another system to Machinist. The migrator of the provider converts the objects,
+// adopts the instances without changing them, and removes the old objects. You can abort a Migration until you commit
+// it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -71,11 +71,11 @@ const (
 
 // Reasons of Deleting, on a MachineClass and on a Provider.
 const (
-	// ReasonInUse surfaces when a class that is being deleted still exists because Machines use it. On a Provider, it
-	// surfaces when Machines and protected classes still need the provider process.
+	// ReasonInUse surfaces when a class that is being deleted still exists because Machines use it. On a Provider,
+	// the reason surfaces when Machines and protected classes still need the provider process.
 	ReasonInUse = "InUse"
 
 	// ReasonWithdrawn surfaces when a class and all Machines with an instance of this class are being deleted. The
-	// class then creates no more instances. It is removed when these Machines are gone.
+	// class then creates no more instances. The class is removed when these Machines are gone.
 	ReasonWithdrawn = "Withdrawn"
 )

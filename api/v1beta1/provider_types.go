@@ -37,8 +37,8 @@ type ProviderSpec struct {
 	// +optional
 	Image ProviderImage `json:"image,omitzero"`
 
-	// replicas of the process. One replica is the leader. Another one takes over when the leader ends. With 0, no
-	// process runs, and the machines stay as they are. Defaults to 2.
+	// replicas of the process. One replica is the leader. When the leader ends, another replica takes over. With 0,
+	// no process runs, and no machines are changed. Defaults to 2.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=0
@@ -73,9 +73,9 @@ type ProviderSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !a.matches('^--(control-kubeconfig|target-kubeconfig|namespace|leader-elect|leader-election-namespace)(=.*)?$'))",message="set spec.control, spec.target and spec.watchNamespace instead of their flags; the operator sets those of leader election"
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 
-	// values are additional values of the chart machinist-provider, such as resources or tolerations. The other fields
-	// of this spec take precedence. A value that the chart does not know is refused. The message then contains its
-	// path.
+	// values are additional values of the chart machinist-provider, such as resources or tolerations. The other
+	// fields of this spec take precedence. A value that the chart does not know is refused. The error message
+	// contains the path of such a value.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -106,7 +106,7 @@ type ProviderImage struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9._]*$`
 	Tag string `json:"tag,omitempty"`
 
-	// digest of the image, such as sha256:<64 hexadecimal digits>. It takes precedence over the tag.
+	// digest of the image, such as sha256:<64 hexadecimal digits>. The digest takes precedence over the tag.
 	// +optional
 	// +kubebuilder:validation:MaxLength=71
 	// +kubebuilder:validation:Pattern=`^sha256:[a-f0-9]{64}$`
@@ -194,8 +194,8 @@ type ProviderStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Process string `json:"process,omitempty"`
 
-	// version is the running version, which is the image tag of the ready pods. For an image without a tag, it is a
-	// part of the image digest. If pods of several versions run, all versions are listed.
+	// version is the running version, which is the image tag of the ready pods. For an image without a tag, the
+	// version is a part of the image digest. If pods of several versions run, all versions are listed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Version string `json:"version,omitempty"`
@@ -205,8 +205,8 @@ type ProviderStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	DesiredVersion string `json:"desiredVersion,omitempty"`
 
-	// installed contains the objects that the operator created for this Provider. The operator removes them when they
-	// are no longer needed.
+	// installed contains the objects that the operator created for this Provider. The operator removes these objects
+	// when they are no longer needed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -261,8 +261,9 @@ type InstalledObject struct {
 	Name string `json:"name"`
 }
 
-// Provider declares a provider process that runs in the cluster. machinist-operator installs the process, keeps it as
-// declared, and removes it. A Provider cannot be removed while a Machine, or a MachineClass in use, needs its process.
+// Provider declares a provider process that runs in the cluster. machinist-operator installs the process, keeps the
+// process as declared, and removes the process. A Provider cannot be removed while a Machine, or a MachineClass in
+// use, needs its process.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

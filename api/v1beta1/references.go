@@ -30,9 +30,9 @@ type UserDataRef struct {
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	Key string `json:"key,omitempty"`
 
-	// compress selects a compression format. Machinist compresses the user data after it has replaced the placeholders.
-	// Use it for clouds that limit the size of user data. The only format is gzip, which cloud-init can read. If unset,
-	// the user data stays as it is in the Secret.
+	// compress selects a compression format. Machinist compresses the user data after it has replaced the
+	// placeholders. Use compression for clouds that limit the size of user data. The only format is gzip, which
+	// cloud-init can read. If unset, the user data stays as it is in the Secret.
 	// +optional
 	Compress UserDataCompression `json:"compress,omitempty"`
 }
@@ -44,7 +44,8 @@ type UserDataCompression string
 // UserDataGzip compresses user data with gzip.
 const UserDataGzip UserDataCompression = "gzip"
 
-// KeyOrDefault returns the key of the template in the Secret. If the field key is unset, it returns DefaultUserDataKey.
+// KeyOrDefault returns the key of the template in the Secret. If the field key is unset, KeyOrDefault returns
+// DefaultUserDataKey.
 func (r UserDataRef) KeyOrDefault() string {
 	if r.Key == "" {
 		return DefaultUserDataKey
@@ -55,8 +56,8 @@ func (r UserDataRef) KeyOrDefault() string {
 // UserDataValue is the text that replaces a placeholder in user data. Exactly one of value and valueFrom is set.
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.valueFrom)",message="exactly one of value and valueFrom must be set"
 type UserDataValue struct {
-	// name of the value. The placeholder <<VALUES.NAME>> refers to it. The name begins with a letter and consists of
-	// letters, digits, _ and -.
+	// name of the value. The placeholder <<VALUES.NAME>> refers to the value. The name begins with a letter and
+	// consists of letters, digits, _ and -.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -77,8 +78,8 @@ type UserDataValue struct {
 // must have the label machinist.dev/secret-use with the value user-data.
 // +kubebuilder:validation:XValidation:rule="has(self.configMapKeyRef) != has(self.secretKeyRef)",message="exactly one of configMapKeyRef and secretKeyRef must be set"
 type UserDataValueSource struct {
-	// configMapKeyRef selects a key of a ConfigMap. The provider needs the permission to read it. Grant it with the
-	// value userDataConfigMaps of the chart machinist-provider.
+	// configMapKeyRef selects a key of a ConfigMap. The provider needs the permission to read the ConfigMap. Grant
+	// this permission with the value userDataConfigMaps of the chart machinist-provider.
 	// +optional
 	ConfigMapKeyRef *KeyRef `json:"configMapKeyRef,omitempty"`
 

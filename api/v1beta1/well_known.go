@@ -140,7 +140,7 @@ const (
 	AnnotationDoNotDisrupt = "machinist.dev/do-not-disrupt"
 
 	// AnnotationReplace requests the replacement of a Machine. The set creates another Machine and deletes the
-	// annotated Machine when the new one is available.
+	// annotated Machine when the new Machine is available.
 	//
 	// On: Machine. Set by: users, machinist replace, and the manager if the Machine is older than expireAfter.
 	// Value: expired (set by the manager), or any other value (set by a user).
@@ -152,12 +152,12 @@ const (
 	// On: MachineDeployment, MachineSet, Machine. Set by: users.
 	AnnotationAllowVersionSkew = "machinist.dev/allow-version-skew"
 
-	// AnnotationPauseReason is the reason why a user paused a fleet. It is only for information.
+	// AnnotationPauseReason is the reason why a user paused a fleet. The reason is only for information.
 	//
 	// On: MachineDisruptionBudget. Set by: machinist pause.
 	AnnotationPauseReason = "machinist.dev/pause-reason"
 
-	// AnnotationPausedBy is the name of the user who paused a fleet. It is only for information.
+	// AnnotationPausedBy is the name of the user who paused a fleet. The name is only for information.
 	//
 	// On: MachineDisruptionBudget. Set by: machinist pause.
 	AnnotationPausedBy = "machinist.dev/paused-by"
@@ -175,7 +175,7 @@ const (
 	// On: Machine. Set by: users.
 	AnnotationForceDelete = "machinist.dev/force-delete"
 
-	// AnnotationPreserve keeps a Machine for inspection. Its set creates a replacement.
+	// AnnotationPreserve keeps a Machine for inspection. The set of the Machine creates a replacement.
 	//
 	// On: Machine. Set by: users.
 	// Value: PreserveNow to preserve the Machine immediately, or PreserveWhenFailed to preserve it when its phase becomes
@@ -201,8 +201,8 @@ const (
 	AnnotationPreservedFrom = "machinist.dev/preserved-from"
 
 	// AnnotationReleasedFrom is the UID of the MachineDeployment or standalone MachineSet that owned the Machine. The
-	// set released the Machine because its labels no longer matched the selector. Until the Machine is deleted or
-	// adopted, it counts toward the former owner's hard limit on the number of machines.
+	// set released the Machine because the labels of the Machine no longer matched the selector. Until the Machine is
+	// deleted or adopted, the Machine counts toward the former owner's hard limit on the number of machines.
 	//
 	// On: Machine. Set by: the manager.
 	AnnotationReleasedFrom = "machinist.dev/released-from"
@@ -220,10 +220,10 @@ const (
 	// Value: true.
 	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
 
-	// AnnotationRemoveOrphansUntil permits the removal of instances without a Machine until the given time, even while
-	// OrphanRemovalBlocked is True. The permission covers the instances that the provider finds with the credentials of
-	// this class. The tags of such an instance must name the namespace of the class. They may also name another
-	// namespace if no class of that namespace finds the instance.
+	// AnnotationRemoveOrphansUntil permits the removal of instances without a Machine until the given time, even
+	// while OrphanRemovalBlocked is True. The permission covers the instances that the provider finds with the
+	// credentials of this class. The tags of such an instance must name the namespace of the class. The tags may also
+	// name another namespace if no class of that namespace finds the instance.
 	//
 	// On: MachineClass. Set by: users.
 	// Value: a time (RFC 3339) at most 24 hours in the future.
@@ -322,8 +322,8 @@ const (
 	// Value: a time (RFC 3339).
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
-	// AnnotationRemediationRetry marks a Machine that replaces a failed or unhealthy Machine. It contains the number of
-	// consecutive replacements up to this Machine, and the UID of the Machine that was replaced last.
+	// AnnotationRemediationRetry marks a Machine that replaces a failed or unhealthy Machine. The annotation contains
+	// the number of consecutive replacements up to this Machine, and the UID of the Machine that was replaced last.
 	//
 	// On: Machine. Set by: the manager.
 	// Value: <number>/<UID>.
@@ -335,9 +335,9 @@ const (
 	// On: the objects of a provider process. Set by: the operator.
 	AnnotationAppliedHash = "machinist.dev/applied-hash"
 
-	// AnnotationLastAppliedTemplate lists the keys that came from the template of the set. If a key is removed from the
-	// template, the manager removes it from the Machine. The manager does not remove keys that other clients added to
-	// the Machine.
+	// AnnotationLastAppliedTemplate lists the keys that came from the template of the set. If a key is removed from
+	// the template, the manager also removes the key from the Machine. The manager does not remove keys that other
+	// clients added to the Machine.
 	//
 	// On: Machine. Set by: the manager.
 	AnnotationLastAppliedTemplate = "machinist.dev/last-applied-template"
@@ -346,7 +346,7 @@ const (
 // Keys on Nodes.
 const (
 	// NodeLabelMachine and NodeAnnotationMachine are a label and an annotation with the name of the Node's Machine.
-	// They are only for information. Machinist finds the Node of a Machine by status.nodeRef.
+	// The label and the annotation are only for information. Machinist finds the Node of a Machine by status.nodeRef.
 	//
 	// On: Node (a label and an annotation). Set by: the provider.
 	NodeLabelMachine      = "machinist.dev/machine"
@@ -357,16 +357,16 @@ const (
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
 
-	// NodeAnnotationInstance identifies the instance of a Node. It contains the cluster ID of the installation, the
-	// provider, the class and the provider ID. If the Machine is lost, orphan collection finds the Node by this
-	// annotation.
+	// NodeAnnotationInstance identifies the instance of a Node. The annotation contains the cluster ID of the
+	// installation, the provider, the class and the provider ID. If the Machine is lost, orphan collection finds the
+	// Node by this annotation.
 	//
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationInstance = "machinist.dev/instance"
 
 	// NodeAnnotationLastAppliedNodeTemplate is a hash of the labels, annotations and taints of spec.node that the
-	// provider last applied to a Node. With the hash, a delayed older request cannot undo a newer one. The hash has no
-	// other use, because every client that may write the Node can change it. The applied keys are in
+	// provider last applied to a Node. With the hash, a delayed older request cannot undo a newer request. The hash
+	// has no other use, because every client that may write the Node can change it. The applied keys are in
 	// status.nodeTemplate of the Machine.
 	//
 	// On: Node (an annotation). Set by: the provider.
@@ -404,13 +404,14 @@ const (
 	// On: Node (an annotation). Set by: the provider.
 	NodeAnnotationCordoned = "machinist.dev/cordoned"
 
-	// NodeTaintUninitialized is a taint of a new Node. The provider removes it when the Node has the labels,
-	// annotations and taints of its Machine. Its effect is NoSchedule.
+	// NodeTaintUninitialized is a taint of a new Node. The provider removes the taint when the Node has the labels,
+	// annotations and taints of its Machine. The effect of the taint is NoSchedule.
 	//
 	// On: Node (a taint). Set by: user data, through the configuration of the kubelet.
 	NodeTaintUninitialized = "machinist.dev/uninitialized"
 
-	// NodeTaintOutdated is a taint of the Nodes of an old revision during a rollout. Its effect is PreferNoSchedule.
+	// NodeTaintOutdated is a taint of the Nodes of an old revision during a rollout. The effect of the taint is
+	// PreferNoSchedule.
 	//
 	// On: Node (a taint). Set by: the provider.
 	NodeTaintOutdated = "machinist.dev/outdated"
@@ -462,7 +463,7 @@ const (
 	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
 
 	// AutoscalerCPUAnnotation is one of the annotations that describe the future Nodes of a node group.
-	// cluster-autoscaler uses them while the group has no Node. Each annotation describes one property.
+	// cluster-autoscaler uses these annotations while the group has no Node. Each annotation describes one property.
 	//
 	// On: MachineDeployment, MachineSet. Set by: the manager, and users.
 	AutoscalerCPUAnnotation           = AutoscalerCapacityPrefix + "cpu"

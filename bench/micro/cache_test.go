@@ -36,7 +36,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// cached is a client that reads from a cache. Its own writes appear in the cache immediately.
+// cached is a client that reads from a cache. The writes of this client appear in the cache immediately.
 type cached struct {
 	client.Client // nil, because other methods must not be called
 	cache         cache.Cache
@@ -93,7 +93,7 @@ func (c cached) store(verb string, o client.Object) error {
 }
 
 type statuses struct {
-	client.SubResourceWriter // nil
+	client.SubResourceWriter // nil, because only some methods are called
 	c                        cached
 }
 

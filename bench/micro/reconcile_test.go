@@ -37,8 +37,8 @@ func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, 
 	return nil, errors.New("adoption is not supported")
 }
 
-// seen returns the resource version up to which the cache is current. It is higher than the resource version of every
-// object, so no reconciler waits for the cache.
+// seen returns the resource version up to which the cache is current. The result is higher than the resource version
+// of every object, so no reconciler waits for the cache.
 func seen() string { return "1000000" }
 
 type kind struct {

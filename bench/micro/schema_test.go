@@ -15,8 +15,8 @@ import (
 )
 
 // schemaBudget is the maximum number of bytes that the API server may allocate to validate an update of a Machine.
-// decodingBudget is the limit for defaulting and pruning, which happen several times per write. Both are slightly above
-// the current values.
+// decodingBudget is the limit for defaulting and pruning, which happen several times per write. Both limits are
+// slightly above the current values.
 //
 // The allocated memory grows with the number of fields that are set. For example, the API server allocates 28 KB to
 // validate one condition. The API server also compares the old object with the new one. For each field of the object,

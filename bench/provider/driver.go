@@ -12,7 +12,7 @@ import (
 	simdriver "machinist.dev/machinist/simcloud/driver"
 )
 
-// driver is a cloud in memory. It implements provider.Driver.
+// driver is a cloud in memory. The type implements provider.Driver.
 type driver struct {
 	latency     time.Duration
 	hosts       *hosts

@@ -1,4 +1,5 @@
-// Command provider is the provider process of the bench. Its cloud is a map in memory that responds after a fixed time.
+// Command provider is the provider process of the bench. The cloud of this provider is a map in memory that responds
+// after a fixed time.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Command machinist-manager runs the controllers of MachineDeployments, MachineSets, MachineHealthChecks and
-// MachineDisruptionBudgets. It needs no access to a cloud.
+// MachineDisruptionBudgets. The command needs no access to a cloud.
 package main
 
 import (

@@ -253,7 +253,7 @@ func TestOwnersCreateNoMachinesDuringOutageOfTarget(t *testing.T) {
 	awaitFleet(t, c, namespace, 1, true)
 
 	target.restore()
-	// The deleted first machine still exists. It has a finalizer that only a provider removes, and this test has no
-	// provider.
+	// The deleted first machine still exists. The machine has a finalizer that only a provider removes, and this test
+	// has no provider.
 	awaitFleet(t, c, namespace, 3, false)
 }

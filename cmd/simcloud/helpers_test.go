@@ -59,8 +59,8 @@ func TestMain(m *testing.M) {
 
 var theCluster cluster
 
-// cluster is a real control plane. It approves node certificates, and soon marks a node without a current Lease as
-// unknown.
+// cluster is a real control plane. The control plane approves node certificates, and soon marks a node without a
+// current Lease as unknown.
 type cluster struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane

@@ -108,7 +108,8 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// configuration returns the catalog in the file of --config, or the built-in catalog. It adds an account for --token.
+// configuration returns the catalog in the file of --config, or the built-in catalog. The function adds an account
+// for --token.
 func configuration(o options) (*catalog.Catalog, error) {
 	cat := catalog.Default()
 	if o.config != "" {

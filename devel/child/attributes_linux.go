@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// processAttributes gives a child its own process group. An interrupt from the terminal then reaches only this process,
-// which stops its children in order. The kernel kills the child when this process dies. This is safe, because no child
-// has data that a sudden end can damage.
+// processAttributes gives a child its own process group. An interrupt from the terminal then reaches only this
+// process, which stops its children in order. The kernel kills the child when this process dies. The kill is safe,
+// because no child has data that a sudden end can damage.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -18,7 +18,7 @@ import (
 
 const pollInterval = 50 * time.Millisecond
 
-// ErrAddressInUse means that a program ended because another one listens on its address.
+// ErrAddressInUse means that a program ended because another program listens on its address.
 var ErrAddressInUse = errors.New("address already in use")
 
 // Process is a program that can be started and stopped many times, by one goroutine at a time.
@@ -47,12 +47,12 @@ type Process struct {
 type life struct {
 	os        *os.Process
 	started   time.Time
-	logOffset int64 // start of this run in the log
+	logOffset int64 // offset in the log at which this run starts
 
 	ready    atomic.Bool
 	stopping atomic.Bool
 
-	done chan struct{} // closed at the end
+	done chan struct{} // closed when the run has ended
 	err  error         // result of the program; read it only after done is closed
 }
 

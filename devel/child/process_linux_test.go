@@ -68,7 +68,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 }
 
 func TestAProcessThatIgnoresSignalsIsKilled(t *testing.T) {
-	if dir := os.Getenv(parentDir); dir != "" { // This is the child.
+	if dir := os.Getenv(parentDir); dir != "" { // This process is the child.
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("deaf")
 		<-t.Context().Done()

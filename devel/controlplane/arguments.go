@@ -17,8 +17,8 @@ const (
 // etcdData is the folder in the control plane's folder that contains all data of etcd.
 const etcdData = "etcd"
 
-// ServiceRange is the range of the addresses of Services. serviceAddress is its first address, the address of the
-// Service kubernetes.
+// ServiceRange is the range of the addresses of Services. serviceAddress is the first address of this range, the
+// address of the Service kubernetes.
 const ServiceRange = "10.96.0.0/16"
 
 var serviceAddress = net.IPv4(10, 96, 0, 1)

@@ -40,7 +40,7 @@ func TestBare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.ServerName = "10.0.2.2" // the address for a virtual machine
+	config.ServerName = "10.0.2.2" // This is the server's address for virtual machines.
 	admin := newClient(t, config)
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "example.com/a"}}}}
 	pod.Namespace, pod.Name = "default", "a"

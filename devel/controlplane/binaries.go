@@ -18,7 +18,7 @@ const (
 	kubectlBinary           = "kubectl"
 )
 
-// Locate returns the absolute path of a binary such as "kube-apiserver" or "kubectl". It looks in the folder
+// Locate returns the absolute path of a binary such as "kube-apiserver" or "kubectl". Locate looks in the folder
 // $KUBEBUILDER_ASSETS, and then in the folder of `make controlplane`:
 //
 //	${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/controlplane/<Version>

@@ -24,7 +24,7 @@ import (
 // server by up to a minute.
 const stopGrace = 3 * time.Second
 
-// ControlPlane is a running control plane. Its methods may be called concurrently.
+// ControlPlane is a running control plane. The methods of ControlPlane may be called concurrently.
 type ControlPlane struct {
 	options   Options
 	dir       string
@@ -33,9 +33,9 @@ type ControlPlane struct {
 	pki       *pki
 	freePort  func() (int, error)
 
-	port  int // of the API server
+	port  int // port of the API server
 	admin *rest.Config
-	http  *http.Client // as admin
+	http  *http.Client // HTTP client with the rights of an administrator
 
 	// lifecycle is locked while processes are started or stopped. No process starts after Stop.
 	lifecycle         sync.Mutex
@@ -93,7 +93,7 @@ func (cp *ControlPlane) WriteServerCertificate(dir, name string, address net.IP)
 	return nil
 }
 
-// Endpoint returns the URL of the API server. It stays the same after a restart.
+// Endpoint returns the URL of the API server. The result stays the same after a restart.
 func (cp *ControlPlane) Endpoint() string {
 	return "https://" + loopback(cp.port)
 }
@@ -210,7 +210,7 @@ func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	return cp.startControllerManager(ctx)
 }
 
-// Stop ends all processes and removes a temporary folder. Calling it again does nothing.
+// Stop ends all processes and removes a temporary folder. Another call of Stop does nothing.
 func (cp *ControlPlane) Stop() error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -257,7 +257,8 @@ func (cp *ControlPlane) newProcess(name, path string) *child.Process {
 	return &child.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd, Env: env}
 }
 
-// reportEnd logs that a program ended unexpectedly. It starts kube-controller-manager and kube-scheduler again.
+// reportEnd logs that a program ended unexpectedly. reportEnd starts kube-controller-manager and kube-scheduler
+// again.
 func (cp *ControlPlane) reportEnd(p *child.Process, err error) {
 	cp.logf("%s ended unexpectedly: %v; the log is %s", p.Name, err, p.LogPath())
 	switch p {

@@ -1,6 +1,6 @@
 // Package controlplane runs a real Kubernetes control plane on this machine: etcd and kube-apiserver, and optionally
-// kube-controller-manager and kube-scheduler. They are child processes that listen only on loopback. The tests and the
-// demo use it.
+// kube-controller-manager and kube-scheduler. All these programs are child processes that listen only on loopback.
+// The tests and the demo use it.
 //
 // `make controlplane` downloads or builds the programs into a cache folder; see [Locate]. Each control plane has its
 // own folder with its keys and certificates, data, logs and kubeconfigs:

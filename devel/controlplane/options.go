@@ -15,16 +15,17 @@ type Options struct {
 	Dir string
 
 	// WithControllerManager runs kube-controller-manager with all its controllers, including those for bootstrap
-	// tokens. Without it, service accounts are not created automatically, so the API server admits pods without a
-	// service account.
+	// tokens. Without kube-controller-manager, service accounts are not created automatically, so the API server
+	// admits pods without a service account.
 	WithControllerManager bool
 
 	// WithScheduler runs kube-scheduler.
 	WithScheduler bool
 
-	// Address, if set, is an address of this machine at which pods of a real node reach the API server. It must not be
-	// a loopback address. It becomes the endpoint of the Service kubernetes, and the API server's certificate is valid
-	// for it. The API server then listens on all addresses, so use it only in a separate network namespace.
+	// Address, if set, is an address of this machine at which pods of a real node reach the API server. The address
+	// must not be a loopback address. The address becomes the endpoint of the Service kubernetes, and the API
+	// server's certificate is valid for the address. The API server then listens on all addresses, so use it only in
+	// a separate network namespace.
 	Address net.IP
 
 	// ServerAddresses are additional addresses at which virtual machines reach the API server, such as 10.0.2.2 in the
@@ -37,18 +38,18 @@ type Options struct {
 	Audit bool
 
 	// ApproveNodeClientCSRs makes kube-controller-manager approve the requests of kubelets for client certificates,
-	// both the first one with a bootstrap token and renewals. If the option is false, another program must approve
-	// these requests. The option requires WithControllerManager.
+	// both the first request with a bootstrap token and renewals. If the option is false, another program must
+	// approve these requests. The option requires WithControllerManager.
 	ApproveNodeClientCSRs bool
 
 	// ExtraAPIServerArgs and ExtraControllerManagerArgs are additional flags, such as "--min-request-timeout=5" or
-	// "--node-monitor-grace-period=6s". They take precedence over the flags of this package.
+	// "--node-monitor-grace-period=6s". These flags take precedence over the flags of this package.
 	ExtraAPIServerArgs         []string
 	ExtraControllerManagerArgs []string
 
 	// Prepare is called with the administrator's configuration when the API server is ready, before
-	// kube-controller-manager starts. kube-controller-manager looks for new kinds only every 30 seconds. Until then it
-	// does not garbage-collect objects of new kinds.
+	// kube-controller-manager starts. kube-controller-manager looks for new kinds only every 30 seconds. Until that
+	// search, kube-controller-manager does not garbage-collect objects of new kinds.
 	Prepare func(context.Context, *rest.Config) error
 
 	// Output receives a line for each step of Start, and when a process ends unexpectedly. By default nothing is

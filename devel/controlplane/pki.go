@@ -25,7 +25,7 @@ const (
 	clockSkew = time.Hour
 )
 
-// frontProxyUser is the client that aggregated API servers trust. Its requests may name another user.
+// frontProxyUser is the client that aggregated API servers trust. Requests of this client may name another user.
 const frontProxyUser = "front-proxy-client"
 
 type authority struct {
@@ -142,9 +142,9 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 type pki struct {
 	authority *authority
 
-	caCert, caKey     string // files
-	frontProxyCACert  string // file
-	serviceAccountKey string // file with the key that signs service account tokens
+	caCert, caKey     string // paths of the authority's files
+	frontProxyCACert  string // path of the authority's certificate
+	serviceAccountKey string // path of the file with the key that signs service account tokens
 	server            string // pair that all servers use
 	kubeletClient     string // pair that the API server shows to kubelets
 	frontProxyClient  string // pair that the API server shows to aggregated API servers

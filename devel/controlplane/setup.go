@@ -109,7 +109,7 @@ func (cp *ControlPlane) do(ctx context.Context, method, url string, body []byte,
 	request.Header.Set("Content-Type", "application/json")
 	response, err := cp.http.Do(request)
 	if err != nil {
-		return err // It contains the method and the URL.
+		return err // The error already contains the method and the URL.
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 8<<10))

@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 )
 
-// Snapshot copies all data of etcd to a new folder. It kills the API server and etcd, and starts them again afterwards.
+// Snapshot copies all data of etcd to a new folder. Snapshot kills the API server and etcd, and starts them again
+// afterwards.
 func (cp *ControlPlane) Snapshot(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error { return os.CopyFS(dir, os.DirFS(data)) })
 }
 
-// PutBack replaces all data of etcd with a Snapshot. It kills the API server and etcd, and starts them again
-// afterwards. Resource versions then continue from the last one in the snapshot. The other processes continue to run.
+// PutBack replaces all data of etcd with a Snapshot. PutBack kills the API server and etcd, and starts them again
+// afterwards. Resource versions then continue from the last resource version in the snapshot. The other processes
+// continue to run.
 func (cp *ControlPlane) PutBack(ctx context.Context, dir string) error {
 	return cp.offline(ctx, func(data string) error {
 		if err := os.RemoveAll(data); err != nil {

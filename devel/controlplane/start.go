@@ -138,7 +138,8 @@ func (cp *ControlPlane) awaitRestart(ctx context.Context) error {
 	return cp.awaitServer(ctx, cp.apiServer, cp.port, "/api/v1/namespaces/kube-system")
 }
 
-// awaitServer returns when GET of path succeeds. It fails early if etcd ends, because all servers depend on etcd.
+// awaitServer returns when GET of path succeeds. awaitServer fails early if etcd ends, because all servers depend on
+// etcd.
 func (cp *ControlPlane) awaitServer(ctx context.Context, server *child.Process, port int, path string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -241,7 +242,7 @@ func (cp *ControlPlane) newHTTPClient() (*http.Client, error) {
 	}}, nil
 }
 
-// makeDir returns the absolute path of an empty folder. It creates the folder if needed.
+// makeDir returns the absolute path of an empty folder. makeDir creates the folder if needed.
 func makeDir(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "machinist-controlplane-")

@@ -22,8 +22,8 @@ type Options struct {
 	// Once makes the demo end after a tour through the life of a fleet. By default, the demo runs until its context is
 	// canceled.
 	Once bool
-	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends with the scenario. If it is
-	// empty, the demo runs no scenario.
+	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends with the scenario. If the
+	// field is empty, the demo runs no scenario.
 	Scenario string
 	// Bare starts only the control planes and the cloud, and prints the commands that start the manager and the
 	// provider.
@@ -219,7 +219,8 @@ func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
 	return out
 }
 
-// watchKind sends a notification whenever an object of a kind changes. After the end of a watch, it starts another one.
+// watchKind sends a notification whenever an object of a kind changes. After the end of a watch, it starts another
+// watch.
 func watchKind(ctx context.Context, c client.WithWatch, list client.ObjectList, changed chan<- struct{}) {
 	for ctx.Err() == nil {
 		notify(changed)

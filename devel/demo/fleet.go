@@ -64,7 +64,7 @@ func watched() []client.ObjectList {
 }
 
 type snapshot struct {
-	deployment *v1beta1.MachineDeployment // nil if it does not exist
+	deployment *v1beta1.MachineDeployment // nil if the deployment does not exist
 	machines   []v1beta1.Machine
 }
 
@@ -180,7 +180,7 @@ func (s snapshot) fullTable() string {
 	return strings.Join(s.table(size{200, len(s.machines) + 10}, time.Now()), "\n") + "\n"
 }
 
-// displayOrder returns 1 for a running machine and 0 for the others, which are shown first.
+// displayOrder returns 1 for a running machine and 0 for all other machines, which are shown first.
 func displayOrder(m *v1beta1.Machine) int {
 	if m.Status.Phase == v1beta1.MachineRunning && m.DeletionTimestamp.IsZero() {
 		return 1

@@ -28,7 +28,7 @@ func (s *scenarioEnv) showKubectl(ctx context.Context, part func(string) string,
 	return text, nil
 }
 
-// kubectl runs kubectl as a user of the control cluster would. Its cache is in the folder of the demo.
+// kubectl runs kubectl as a user of the control cluster would. The cache of kubectl is in the folder of the demo.
 func (s *scenarioEnv) kubectl(ctx context.Context, args ...string) (string, error) {
 	args = append([]string{"--kubeconfig", s.stack.Control.Kubeconfig(), "--namespace", namespace}, args...)
 	cmd := exec.CommandContext(ctx, s.stack.Control.Kubectl(), args...)
@@ -80,7 +80,8 @@ func conditionPart(kind string) func(string) string {
 	}
 }
 
-// condition prints one condition of an object with kubectl describe. It fails if the condition has another reason.
+// condition prints one condition of an object with kubectl describe. The method fails if the condition has another
+// reason.
 func (s *scenarioEnv) condition(ctx context.Context, object, kind, reason string) error {
 	shown, err := s.showKubectl(ctx, conditionPart(kind), "describe", object)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 
 const patience = 2 * time.Minute
 
-// scenario demonstrates one situation with the sample fleet. It fails if Machinist does not behave as described.
+// scenario demonstrates one situation with the sample fleet. A scenario fails if Machinist does not behave as
+// described.
 type scenario struct {
 	name           string
 	machines       int32

@@ -32,7 +32,7 @@ const (
 type drainScenario struct {
 	*scenarioEnv
 	machine v1beta1.Machine // the deleted machine
-	pod     corev1.Pod      // the pod on its node
+	pod     corev1.Pod      // the pod on the node of the machine
 }
 
 func (d *drainScenario) steps() []scenarioStep {

@@ -22,7 +22,7 @@ const (
 	brokenCreation = 8 * time.Second
 
 	rolloutMachines = 3
-	rolloutSurge    = 3 // as in the example
+	rolloutSurge    = 3 // value in the example fleet
 )
 
 // rolloutScenario shows a rollout to a class whose machines never become nodes, and how to undo the rollout.

@@ -42,8 +42,8 @@ type Backend interface {
 	Left(ctx context.Context) (live, created int, err error)
 }
 
-// Adapter is an optional interface of a Backend. It changes the objects of the example fleet for this run, such as an
-// address in the user data.
+// Adapter is an optional interface of a Backend. Adapter changes the objects of the example fleet for this run, such
+// as an address in the user data.
 type Adapter interface {
 	// Adapt changes an object of the example fleet before it is created.
 	Adapt(o client.Object) error

@@ -10,8 +10,8 @@ import (
 
 // Options configure a Stack.
 type Options struct {
-	// Dir is the folder for logs, kubeconfigs and data. It is created if it does not exist. By default it is a
-	// temporary folder, which Stop removes.
+	// Dir is the folder for logs, kubeconfigs and data. The folder is created if it does not exist. By default it is
+	// a temporary folder, which Stop removes.
 	Dir string
 	// BinDir is the folder with the programs of the manager, the provider and its cloud. By default it is the folder of
 	// the running program.
@@ -34,7 +34,8 @@ type Options struct {
 	Shards int
 	// Audit makes the API servers of both clusters log every request.
 	Audit bool
-	// CloudProxy, if set, is called with the address of the simulated cloud. It returns the address for the provider.
+	// CloudProxy, if set, is called with the address of the simulated cloud, and returns the address that the
+	// provider uses.
 	CloudProxy func(cloud string) string
 	// WebhookProxy, if set, is called with the name of a program and the address of its webhook. It returns the address
 	// on localhost that the API server uses for the webhook.

@@ -66,8 +66,8 @@ type Stack struct {
 	webhookURLs       map[string]string
 }
 
-// Start starts everything. It returns when both processes lead and the API server calls both webhooks. If it fails,
-// nothing is left running.
+// Start starts everything. Start returns when both processes lead and the API server calls both webhooks. If Start
+// fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o, metrics: map[string]string{}, webhookURLs: map[string]string{}}
 	if s.backend = o.Backend; s.backend == nil {
@@ -148,8 +148,9 @@ func (s *Stack) startProcesses(ctx context.Context) error {
 	return nil
 }
 
-// LoseControlCluster kills the processes to simulate a crash, and removes all data of the control cluster. It then
-// starts the control cluster and Machinist again with an empty database. It needs a separate target cluster.
+// LoseControlCluster kills the processes to simulate a crash, and removes all data of the control cluster.
+// LoseControlCluster then starts the control cluster and Machinist again with an empty database. LoseControlCluster
+// needs a separate target cluster.
 func (s *Stack) LoseControlCluster(ctx context.Context) error {
 	for _, p := range []*child.Process{s.Manager, s.Provider} {
 		if err := p.Kill(); err != nil {

@@ -53,8 +53,8 @@ func (s *Stack) webhookURL(program string) string {
 	return manifests.Off
 }
 
-// awaitWebhooks waits until both webhooks refuse an invalid object. This shows that the API server calls and trusts the
-// webhooks.
+// awaitWebhooks waits until both webhooks refuse an invalid object. Such a refusal shows that the API server calls
+// and trusts the webhooks.
 func (s *Stack) awaitWebhooks(ctx context.Context) error {
 	c, err := s.ControlClient()
 	if err != nil {

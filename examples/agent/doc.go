@@ -4,7 +4,7 @@ package agent
 
 import _ "embed" // for the files
 
-// Script is the agent. It belongs at /opt/machinist/update-agent.
+// Script is the agent. The agent belongs at /opt/machinist/update-agent.
 //
 //go:embed update-agent
 var Script []byte

@@ -89,8 +89,8 @@ func stalePackages(ctx context.Context, c compilation) (map[string]int, error) {
 	return stale, nil
 }
 
-// follow reads the output of a running `go build -v`. It adds each package name to the progress, and returns all other
-// lines.
+// follow reads the output of a running `go build -v`. The function adds each package name to the progress, and
+// returns all other lines.
 func follow(from io.Reader, p *progress) string {
 	var output strings.Builder
 	lines := bufio.NewScanner(from)

@@ -171,7 +171,8 @@ func (c *controlPlane) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// missing returns the programs that do not exist yet. It links the kubectl in PATH if its version is compatible.
+// missing returns the programs that do not exist yet. The method links the kubectl in PATH if its version is
+// compatible.
 func (c *controlPlane) missing(ctx context.Context, names []string) (missing []string) {
 	for _, name := range names {
 		path := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
@@ -356,8 +357,8 @@ func versionFlags(version string) string {
 	return "-s -w " + strings.Join(flags, " ")
 }
 
-// link points the symbolic link of the version to the new folder. It replaces the link atomically, because tests may
-// use it at the same time.
+// link points the symbolic link of the version to the new folder. The method replaces the link atomically, because
+// tests may use it at the same time.
 func (c *controlPlane) link() error {
 	link, target := filepath.Join(c.cache, c.version), filepath.Base(c.folder)
 	if current, err := os.Readlink(link); err == nil && current == target {

@@ -85,7 +85,7 @@ func (d downloader) checksum(r release) (string, error) {
 	return "", fmt.Errorf("%s has no checksum of %s", d.pinFile, path.Base(r.url))
 }
 
-// fetch downloads a program. It removes the file if the download fails or the checksum differs.
+// fetch downloads a program. The method removes the file if the download fails or the checksum differs.
 func (d downloader) fetch(ctx context.Context, s *screen, r release, file string) error {
 	want, err := d.checksum(r)
 	if err != nil {

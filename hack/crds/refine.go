@@ -158,8 +158,8 @@ func refineDuration(s *apiextensionsv1.JSONSchemaProps) {
 	s.Pattern, s.MaxLength = durationPattern, ptr(int64(durationMaxLength))
 }
 
-// durationRule requires a value that matches durationPattern. Its error message is easier to read than that of a
-// pattern.
+// durationRule requires a value that matches durationPattern. The error message of the rule is easier to read than
+// that of a pattern.
 var durationRule = apiextensionsv1.ValidationRule{
 	Rule:    "self.matches(r'" + durationPattern + "')",
 	Message: "must be a duration below 100000h such as 90s, 5m or 1h30m: numbers with the units h, m, s and ms, without a sign",

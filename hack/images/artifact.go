@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// artifact is a file that a registry stores as an image without a configuration. It implements
+// artifact is a file that a registry stores as an image without a configuration. The type implements
 // partial.CompressedImageCore.
 type artifact struct {
 	manifest []byte

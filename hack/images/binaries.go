@@ -41,8 +41,8 @@ func binariesCommand(ctx context.Context, args []string) error {
 	return b.writeBinaries(ctx, *out)
 }
 
-// writeBinaries compiles the programs into folders such as out/darwin/arm64, each with a bill of materials. It writes
-// the licence and the notices to the folder out.
+// writeBinaries compiles the programs into folders such as out/darwin/arm64, each with a bill of materials.
+// writeBinaries writes the licence and the notices to the folder out.
 func (b *build) writeBinaries(ctx context.Context, out string) error {
 	licence, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
 	if err != nil {

@@ -24,9 +24,9 @@ func binaryPath(folder string, platform v1.Platform, p program) string {
 	return filepath.Join(folder, platform.OS, platform.Architecture, name)
 }
 
-// compile builds the programs for a platform. It overrides the environment variables that could change the result. It
-// uses the go.mod of each module instead of the workspace, as users do. It sets the commit, because the go command does
-// not record it in linked working trees.
+// compile builds the programs for a platform. The method overrides the environment variables that could change the
+// result. The method uses the go.mod of each module instead of the workspace, as users do. The method sets the
+// commit, because the go command does not record it in linked working trees.
 func (b *build) compile(ctx context.Context, platform v1.Platform, folder string) error {
 	into, err := filepath.Abs(filepath.Join(folder, platform.OS, platform.Architecture))
 	if err != nil {

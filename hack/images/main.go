@@ -6,9 +6,9 @@
 //	images binaries --programs machinist --platforms darwin/arm64 [--out dist/binaries] [--version v1.2.3]
 //
 // The build subcommand writes an OCI image layout with an image for each program and platform. An image contains only
-// the program, its license, and the licenses of the modules that are linked into it. It has no shell, no user database
-// and no temporary folder. Builds are reproducible: the same commit and version of Go give the same digests. All times
-// in an image are the time of the commit.
+// the program, its license, and the licenses of the modules that are linked into it. An image has no shell, no user
+// database and no temporary folder. Builds are reproducible: the same commit and version of Go give the same digests.
+// All times in an image are the time of the commit.
 //
 // The binaries subcommand compiles programs for systems without images, each with a bill of materials.
 package main

@@ -14,7 +14,7 @@ import (
 // program is a main package with an image of the same name.
 type program struct {
 	name string
-	// module is the folder of the Go module, and folder is the folder of the package. Both are relative to the
+	// module is the folder of the Go module, and folder is the folder of the package. Both paths are relative to the
 	// repository.
 	module, folder string
 	// description is the first sentence of the package documentation.

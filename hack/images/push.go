@@ -49,8 +49,8 @@ func (p prefix) repository(program string) (name.Repository, error) {
 	return name.NewRepository(string(p)+"/"+program, name.StrictValidation)
 }
 
-// push pushes the images and bills of materials with the credentials of Docker and Podman. It uses no TLS for a
-// registry on this machine.
+// push pushes the images and bills of materials with the credentials of Docker and Podman. The method uses no TLS for
+// a registry on this machine.
 func (l *imageLayout) push(ctx context.Context, to prefix, out io.Writer) error {
 	entries, err := read(l.folder)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 )
 
 type source struct {
-	// version is the version that the programs report. It is also the tag of the images.
+	// version is the version that the programs report. The version is also the tag of the images.
 	version string
 	commit  string
-	// time is the time of the commit, or SOURCE_DATE_EPOCH if that variable is set. It is the creation time of the
-	// images and the modification time of their files.
+	// time is the time of the commit, or SOURCE_DATE_EPOCH if that variable is set. This time is the creation time of
+	// the images and the modification time of their files.
 	time time.Time
 	// modified is true if the working tree has changes.
 	modified bool

@@ -85,7 +85,7 @@ func (h *Hypervisor) Launch(ctx context.Context) error {
 	return nil
 }
 
-// Kill kills libvirtd to simulate a crash. Its domains continue to run.
+// Kill kills libvirtd to simulate a crash. The domains continue to run.
 func (h *Hypervisor) Kill() error { return h.daemon.Kill() }
 
 // Restart kills libvirtd and starts it again.
@@ -96,7 +96,8 @@ func (h *Hypervisor) Restart(ctx context.Context) error {
 	return h.Launch(ctx)
 }
 
-// Pause suspends the process of libvirtd until Resume. It accepts connections but does not answer.
+// Pause suspends the process of libvirtd until Resume. While suspended, libvirtd accepts connections but does not
+// answer.
 func (h *Hypervisor) Pause() error { return syscall.Kill(-h.daemon.PID(), syscall.SIGSTOP) }
 
 // Resume continues the process of libvirtd after Pause.

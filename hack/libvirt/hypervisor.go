@@ -16,7 +16,7 @@ import (
 
 // These are the names of the pools and the network of each Hypervisor.
 const (
-	// Pool is a storage pool in a folder. It has no size limit.
+	// Pool is a storage pool in a folder. The pool has no size limit.
 	Pool = "machines"
 	// SmallPool is a storage pool of 32 MiB.
 	SmallPool = "small"
@@ -26,16 +26,16 @@ const (
 
 // Options configure Start.
 type Options struct {
-	// Dir is an empty or missing folder for all files of the hypervisor: configuration, logs and volumes. Its path
-	// contains sockets and must not exceed 80 bytes.
+	// Dir is an empty or missing folder for all files of the hypervisor: configuration, logs and volumes. The folder
+	// contains sockets, so its path must not exceed 80 bytes.
 	Dir string
 
-	// Output receives a line for each step. If it is nil, the lines are discarded.
+	// Output receives a line for each step. If the field is nil, the lines are discarded.
 	Output io.Writer
 }
 
-// Hypervisor is a libvirtd with its domains. Its methods must not be called concurrently, except Virsh, Import and
-// methods that return constant values.
+// Hypervisor is a libvirtd with its domains. The methods of Hypervisor must not be called concurrently, except Virsh,
+// Import and methods that return constant values.
 type Hypervisor struct {
 	dir     string
 	subnet  *subnet
@@ -116,7 +116,7 @@ func emptyDir(dir string) (string, error) {
 	return dir, nil
 }
 
-// Dir returns the folder of the hypervisor. Its subfolder "log" contains the logs.
+// Dir returns the folder of the hypervisor. The subfolder "log" of this folder contains the logs.
 func (h *Hypervisor) Dir() string { return h.dir }
 
 // Socket returns the path of the Unix socket of libvirtd.
@@ -126,7 +126,7 @@ func (h *Hypervisor) Socket() string { return filepath.Join(h.dir, "run", "libvi
 func (h *Hypervisor) URI() string { return "qemu+unix:///system?socket=" + h.Socket() }
 
 // SimulatedURI returns the URI of the driver "test:///default" on the Unix socket. libvirt simulates this hypervisor,
-// so no domain really runs. Its state is lost when the last connection is closed.
+// so no domain really runs. The state of this hypervisor is lost when the last connection is closed.
 func (h *Hypervisor) SimulatedURI() string { return "test+unix:///default?socket=" + h.Socket() }
 
 // TCPAddress returns the loopback address that accepts connections without authentication.

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// broker is a connection to RabbitMQ that counts the consumers of queues. It implements only this part of AMQP 0-9-1.
+// broker is a connection to RabbitMQ that counts the consumers of queues. The connection implements only this part of
+// AMQP 0-9-1.
 type broker struct {
 	conn net.Conn
 	in   *bufio.Reader

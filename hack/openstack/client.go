@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// CloudsYAML returns the path of clouds.yaml. It contains the clouds machinist (the user of the tests), machinist-key
-// (the same user with an application credential) and admin.
+// CloudsYAML returns the path of clouds.yaml. The file contains the clouds machinist (the user of the tests),
+// machinist-key (the same user with an application credential) and admin.
 func (c *Cloud) CloudsYAML() string { return c.settings.configPath("clouds.yaml") }
 
 // Environment returns the environment variables that select a cloud of CloudsYAML.
@@ -24,7 +24,7 @@ func (c *Cloud) Environment(cloud string) []string {
 	}
 }
 
-// ClientPath returns the path of the openstack command. It works in any folder.
+// ClientPath returns the path of the openstack command. ClientPath works in any folder.
 func (c *Cloud) ClientPath() string { return c.settings.clientPath() }
 
 // Client runs the openstack command as the user of the tests and returns the output. The option --os-cloud selects

@@ -18,12 +18,12 @@ type Options struct {
 	// Dir is an empty or missing folder for all files of the cloud: configuration, logs and data.
 	Dir string
 
-	// Output receives a line for each step. If it is nil, the lines are discarded.
+	// Output receives a line for each step. If the field is nil, the lines are discarded.
 	Output io.Writer
 }
 
-// Cloud is a running OpenStack. Its methods must not be called concurrently, except Client, CloudsYAML and methods that
-// return constant values.
+// Cloud is a running OpenStack. The methods of Cloud must not be called concurrently, except Client, CloudsYAML and
+// methods that return constant values.
 type Cloud struct {
 	settings settings
 	seeded   Seeded

@@ -11,7 +11,7 @@
 //
 // The script install.sh unpacks Debian packages into the cache of this project without installing them. The packages
 // and the configuration of the system do not change. To remove everything, delete the folder. The script needs Debian
-// 12 and apt. It needs root only if apt has no package lists.
+// 12 and apt. The script needs root only if apt has no package lists.
 //
 // # Starting
 //

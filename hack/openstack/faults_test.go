@@ -75,8 +75,8 @@ func startCloud(t *testing.T) *Cloud {
 	return c
 }
 
-// running returns the processes whose working directory is in the folder of the cloud. This includes all processes of
-// the cloud.
+// running returns the processes whose working directory is in the folder of the cloud. The result includes all
+// processes of the cloud.
 func running(t *testing.T, c *Cloud) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

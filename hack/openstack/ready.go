@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// listening checks that a service responds. It always succeeds for services that only receive messages.
+// listening checks that a service responds. The method always succeeds for services that only receive messages.
 func (c *Cloud) listening(service Service) func(context.Context) error {
 	s := c.settings
 	switch service {

@@ -203,7 +203,7 @@ func (s *seeder) volumeTypes(ctx context.Context) error {
 }
 
 func (s *seeder) compute(ctx context.Context) error {
-	// The private key was deleted. It is not needed, because no guest boots.
+	// The private key was deleted. The key is not needed, because no guest boots.
 	const publicKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f machinist"
 	_, err := create(ctx, s.member, s.URL.Nova+"/os-keypairs", "keypair", map[string]any{
 		"name": "machinist", "type": "ssh", "public_key": publicKey,

@@ -41,8 +41,8 @@ func snapshotDir(root string) (string, error) {
 
 var snapshotFolders = []string{"mariadb", "keystone", "glance"}
 
-// save creates a snapshot of the running cloud. It stops MariaDB for a moment, because the files of a running MariaDB
-// are not consistent.
+// save creates a snapshot of the running cloud. The method stops MariaDB for a moment, because the files of a running
+// MariaDB are not consistent.
 func (c *Cloud) save(ctx context.Context, snapshot string) error {
 	begun := time.Now()
 	tmp, err := os.MkdirTemp(filepath.Dir(snapshot), ".snapshot-")

@@ -109,8 +109,8 @@ var (
 
 var word = regexp.MustCompile(`[A-Za-z.]+`)
 
-// advice returns what machinist why prints for a reason: what happens next, and what the user can do. Both may be
-// empty.
+// advice returns what machinist why prints for a reason: what happens next, and what the user can do. Both texts may
+// be empty.
 func (b block) advice(reason string, conditions map[string]bool,
 	meaningOf func(condition, reason string) why.Meaning) (next, do string) {
 	var about []string

@@ -43,8 +43,8 @@ type reader struct {
 	blocks []block
 }
 
-// blocksOf reads the groups of constants in all files below root, starting with the API. It skips internal/cli, because
-// its findings are not conditions.
+// blocksOf reads the groups of constants in all files below root, starting with the API. blocksOf skips internal/cli,
+// because its findings are not conditions.
 func blocksOf(root string) ([]block, error) {
 	r := &reader{api: map[string]string{}}
 	api := filepath.Join(root, apiFolder)

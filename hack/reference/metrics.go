@@ -159,7 +159,7 @@ func newProcess(r prometheus.Registerer) (*process.Process, error) {
 	return process.New(c, process.Options{Scheme: runtime.NewScheme(), Registerer: r, Logger: logr.Discard()})
 }
 
-// registry implements prometheus.Registerer. It only records the name and the description of each metric.
+// registry implements prometheus.Registerer. The registry only records the name and the description of each metric.
 type registry map[string]metric
 
 func (r registry) MustRegister(collectors ...prometheus.Collector) {

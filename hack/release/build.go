@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// build creates all files of a release in a folder. It fails at once if the working tree cannot be released.
+// build creates all files of a release in a folder. The method fails at once if the working tree cannot be released.
 func (p *project) build(ctx context.Context, folder string, description release) (*release, error) {
 	r := &description
 	r.folder = folder

@@ -57,7 +57,7 @@ func readChecksums(path string) (checksums, error) {
 	return c, nil
 }
 
-// sumFolder returns the checksums of the files in a folder. It ignores files whose names are in except.
+// sumFolder returns the checksums of the files in a folder. sumFolder ignores files whose names are in except.
 func sumFolder(folder string, except ...string) (checksums, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

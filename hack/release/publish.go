@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// publish pushes and signs the images and charts, and signs the checksums of all files. It can be repeated, but never
-// changes published content.
+// publish pushes and signs the images and charts, and signs the checksums of all files. The step publish can be
+// repeated, but never changes published content.
 func (p *project) publish(ctx context.Context, r *release, s signer) error {
 	images, err := r.images()
 	if err != nil {

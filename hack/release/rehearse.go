@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rehearse builds, publishes and verifies a release of the last commit, with servers on loopback addresses. It also
-// installs the command line with krew. Finally, it manipulates the release, and checks that the steps verify and
-// publish then fail.
+// rehearse builds, publishes and verifies a release of the last commit, with servers on loopback addresses. The
+// function also installs the command line with krew. Finally, the function manipulates the release, and checks that
+// the steps verify and publish then fail.
 func rehearse(ctx context.Context, p *project) error {
 	work, err := os.MkdirTemp("", "release-rehearsal-")
 	if err != nil {

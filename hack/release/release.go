@@ -61,7 +61,7 @@ func (r *release) image(program string) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/"+program, name.StrictValidation)
 }
 
-// chart returns the repository of a chart. It adds a prefix, because a chart and an image have the same name,
+// chart returns the repository of a chart. The method adds a prefix, because a chart and an image have the same name,
 // "machinist".
 func (r *release) chart(chart string) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/charts/"+chart, name.StrictValidation)

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// verifyClients makes a server verify client certificates with the authorities in a file. Clients without a certificate
-// can connect, so health probes work. The handler refuses their requests (see limits).
+// verifyClients makes a server verify client certificates with the authorities in a file. Clients without a
+// certificate can connect, so health probes work. The handler refuses requests without a client certificate (see
+// limits).
 func verifyClients(c *tls.Config, file string) {
 	authorities := &authorityFile{name: file}
 	c.ClientAuth = tls.VerifyClientCertIfGiven

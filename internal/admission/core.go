@@ -143,7 +143,8 @@ func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.Ma
 		if !c.readRate.AllowN(c.clock.Now(), 1) {
 			return (*v1beta1.MachineClass)(nil), errManyReads
 		}
-		// Other requests wait for this read too. Therefore it continues if the request that started it is canceled.
+		// Other requests wait for this read too. Therefore the read continues if the request that started the read is
+		// canceled.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), liveTimeout)
 		defer cancel()
 		// The manager may list classes, but not get them.

@@ -23,10 +23,10 @@ type Claim struct {
 
 // Environment contains the other objects that the validation needs.
 type Environment struct {
-	// Class looks up a class in the object's namespace. If it is nil, class references are not checked.
+	// Class looks up a class in the object's namespace. If the function is nil, class references are not checked.
 	Class func(name string) (class *v1beta1.MachineClass, found bool)
-	// ServerVersion returns the version of the target cluster's API server, or "" if it is unknown. If it is nil,
-	// versions are not checked.
+	// ServerVersion returns the version of the target cluster's API server, or "" if it is unknown. If ServerVersion
+	// is nil, versions are not checked.
 	ServerVersion func() string
 	// Claims contains the selectors of other sets and deployments in the namespace, so that overlapping selectors are
 	// detected.

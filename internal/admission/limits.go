@@ -24,11 +24,11 @@ const (
 	bodyStep = 32 << 10
 	// maxWork limits the requests that are validated at the same time. Further requests wait for at most workWait.
 	maxWork, workWait = 32, time.Second
-	// bodyTimeout limits how long a client sends its request. answerTimeout limits how long it reads the response. API
-	// servers wait for at most 5 seconds.
+	// bodyTimeout limits how long a client sends its request. answerTimeout limits how long a client reads the
+	// response. API servers wait for at most 5 seconds.
 	bodyTimeout, answerTimeout = 5 * time.Second, 10 * time.Second
-	// maxConnections limits the connections. An API server keeps few connections, because HTTP/2 sends many requests over
-	// each. Further connections wait until another one ends.
+	// maxConnections limits the connections. An API server keeps few connections, because HTTP/2 sends many requests
+	// over one connection. Further connections wait until another connection ends.
 	maxConnections = 1024
 	// helloTimeout limits the TLS handshake and the header of a request. idleTimeout is the time after which an unused
 	// connection is closed.
@@ -100,8 +100,8 @@ func refuse(w http.ResponseWriter, err error) {
 
 var errTooLarge = fmt.Errorf("the request has more than %d bytes", maxBody)
 
-// countedBody is the body of a request. It reserves memory only for bytes that have arrived. A client that announces a
-// large size but sends nothing reserves no memory.
+// countedBody is the body of a request. countedBody reserves memory only for bytes that have arrived. A client that
+// announces a large size but sends nothing reserves no memory.
 type countedBody struct {
 	from         io.Reader
 	memory       *semaphore.Weighted

@@ -196,7 +196,7 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	if code, err := send(other); err == nil {
 		t.Errorf("with a certificate of another authority: status %d", code)
 	}
-	// The file is read again after a change. If it is unreadable, the previous authorities still apply.
+	// The file is read again after a change. If the file is unreadable, the previous authorities still apply.
 	write(second, time.Unix(2, 0))
 	if code, err := send(other); code != http.StatusOK {
 		t.Errorf("after the authority was replaced: status %d, error %v", code, err)

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Provider is the webhook of one provider. It validates the providerSpec of classes, machines and templates.
+// Provider is the webhook of one provider. Provider validates the providerSpec of classes, machines and templates.
 type Provider struct {
 	decoder admission.Decoder
 	driver  provider.Driver

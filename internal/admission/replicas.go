@@ -15,8 +15,8 @@ import (
 )
 
 // StoreReplicas is the mutating webhook for MachineDeployments and MachineSets. If a request omits spec.replicas,
-// StoreReplicas sets the field to the current number of machines. A new object gets the default number of replicas. If
-// the autoscaler's bounds exclude the default, the object gets the nearest number that they permit.
+// StoreReplicas sets the field to the current number of machines. A new object gets the default number of replicas.
+// If the autoscaler's bounds exclude the default, the object gets the nearest number that the bounds permit.
 //
 // The scale subresource needs a stored spec.replicas. If the webhook is not available, the manager stores the field.
 type StoreReplicas struct{}

@@ -189,7 +189,7 @@ func TestUnsupportedVersionIsAWarning(t *testing.T) {
 	s.ServerVersion = func() string { return "v1.36.3" }
 	owner := *metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	set.OwnerReferences, m.OwnerReferences = []metav1.OwnerReference{owner}, []metav1.OwnerReference{owner}
-	want{}.check(t, Set(set, s)) // The warning is on its owner.
+	want{}.check(t, Set(set, s)) // An owned set gets no warning, because its owner gets the warning.
 	want{}.check(t, Machine(m, true, s))
 	d.Annotations = map[string]string{v1beta1.AnnotationAllowVersionSkew: ""}
 	want{}.check(t, Deployment(d, s))

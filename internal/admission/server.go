@@ -17,18 +17,18 @@ import (
 )
 
 // leaveTime is how long the webhook is served after the process is asked to stop. During this time, each response
-// contains the header "Connection: close", so that the API server connects to another replica.
+// contains the header "Connection: close", so that API servers connect to another replica.
 const leaveTime = 500 * time.Millisecond
 
-// server limits its connections, and shuts down without losing a request. While it shuts down, it still answers
-// requests, but closes each connection after the response. API servers then connect to another replica.
+// server limits its connections, and shuts down without losing a request. While shutting down, the server still
+// answers requests, but closes each connection after the response. API servers then connect to another replica.
 type server struct {
-	webhook.Server // only registers handlers, because its own listener has no limit
+	webhook.Server // used only to register handlers, because its own listener has no limit
 	serving        *Serving
 	started        atomic.Bool
 	leaving        <-chan struct{}
-	leave          time.Duration // leaveTime, except in tests
-	connections    int           // maxConnections, except in tests
+	leave          time.Duration // equals leaveTime, except in tests
+	connections    int           // equals maxConnections, except in tests
 }
 
 // leaveAfter makes the server close its connections when ctx ends.
@@ -105,8 +105,8 @@ func (s *server) listen(ctx context.Context) error {
 	return <-ended
 }
 
-// StartedChecker implements webhook.Server. It opens no connection, so a client that uses all of them does not make the
-// process unready.
+// StartedChecker implements webhook.Server. StartedChecker opens no connection, so a client that uses all connections
+// does not make the process unready.
 func (s *server) StartedChecker() healthz.Checker {
 	return func(*http.Request) error {
 		if !s.started.Load() {

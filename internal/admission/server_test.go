@@ -158,7 +158,7 @@ func TestServerWithoutWorkWaitsBeforeItEnds(t *testing.T) {
 // Rule: webhook-requests-limited.
 func TestAttackIdleConnectionsToWebhook(t *testing.T) {
 	address, ask, report, endWork, ended := serve(t, time.Millisecond)
-	for range 2 { // The function ask has a connection too.
+	for range 2 { // The function ask uses the third connection.
 		idle, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)

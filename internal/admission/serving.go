@@ -154,7 +154,7 @@ type Process struct {
 }
 
 // Serve adds the webhook to a process. The controller-runtime manager of the process must use the webhook server that
-// the method Server returns. After ctx ends, the server closes the connections of API servers. It answers requests
+// the method Server returns. After ctx ends, the server closes the connections of API servers. Serve answers requests
 // until the process ends.
 func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
@@ -204,8 +204,8 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 
-// onlyNamespace validates only the objects in the namespace. It allows all requests for other namespaces, because the
-// cache of the process does not contain their objects.
+// onlyNamespace validates only the objects in the namespace. onlyNamespace allows all requests for other namespaces,
+// because the cache of the process does not contain their objects.
 func onlyNamespace(namespace string, handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if namespace != "" && r.Namespace != namespace {

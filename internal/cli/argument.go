@@ -13,7 +13,7 @@ const (
 	deployment kind = "machinedeployment"
 	migration  kind = "migration"
 	class      kind = "machineclass"
-	// node is the only kind outside of Machinist's API.
+	// node is the only kind of argument outside of Machinist's API.
 	node kind = "node"
 )
 

@@ -88,7 +88,7 @@ func writeBackup(env *Env, fleet backup.Fleet, file string) error {
 		return err
 	}
 	if err := fleet.Write(out); err != nil {
-		_ = out.Close() // The first error counts.
+		_ = out.Close() // The command returns the first error, not the error of Close.
 		return err
 	}
 	return out.Close()

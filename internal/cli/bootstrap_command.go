@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap/profile"
 )
 
-// BootstrapCommand returns the command "bootstrap" with its subcommands. They do not connect to a cluster.
+// BootstrapCommand returns the command "bootstrap" with its subcommands. The subcommands do not connect to a cluster.
 func BootstrapCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap",
@@ -109,7 +109,7 @@ func (r *renderFlags) addFlags(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(profile.Names(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// secret returns the manifest of the Secret. It warns about text that looks like a misspelled placeholder.
+// secret returns the manifest of the Secret. The method warns about text that looks like a misspelled placeholder.
 func (r *renderFlags) secret(warnings io.Writer) ([]byte, error) {
 	if r.name == "" {
 		return nil, errors.New("--name is not set: specify the name of the Secret")

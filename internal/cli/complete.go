@@ -15,7 +15,8 @@ import (
 
 const completionTimeout = 3 * time.Second
 
-// completion suggests names of objects for TYPE/NAME and TYPE NAME. It suggests nothing if the cluster cannot be read.
+// completion suggests names of objects for TYPE/NAME and TYPE NAME. The method suggests nothing if the cluster cannot
+// be read.
 func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		prefix, kinds := "", allowed

@@ -50,7 +50,7 @@ func scheme() *runtime.Scheme {
 	utilruntime.Must(policyv1.AddToScheme(s))
 	utilruntime.Must(coordinationv1.AddToScheme(s))
 	utilruntime.Must(authenticationv1.AddToScheme(s))
-	// for preflight
+	// needed by the command preflight
 	utilruntime.Must(admissionregistrationv1.AddToScheme(s))
 	utilruntime.Must(appsv1.AddToScheme(s))
 	utilruntime.Must(certificatesv1.AddToScheme(s))
@@ -60,7 +60,7 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-// Connect returns a client for the selected cluster. It sends no request.
+// Connect returns a client for the selected cluster. Connect sends no request.
 func (e *Env) Connect() (*Cluster, error) { return e.connect(nil) }
 
 // connect is like Connect. If wrapFor is not nil, it gets the address of the API server and returns a wrapper for the

@@ -46,7 +46,7 @@ func (c *Cluster) ownedBy(ctx context.Context, d *v1beta1.MachineDeployment) ([]
 // maxConflicts limits the attempts to write an object while other clients update its status.
 const maxConflicts = 10
 
-// edit changes a deployment. It fails if another client has changed the specification since d was read.
+// edit changes a deployment. The method fails if another client has changed the specification since d was read.
 func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment),
 	options ...client.PatchOption) error {
 	_, err := edit(ctx, c, d, func(d *v1beta1.MachineDeployment) error {
@@ -56,9 +56,9 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 	return err
 }
 
-// edit applies a change to an object in the API server, and returns the changed object. It fails if another client has
-// changed the specification since the object was read. If another client has changed only the status or metadata, edit
-// reads the object again and retries. If the change itself returns an error, nothing is written.
+// edit applies a change to an object in the API server, and returns the changed object. The function fails if another
+// client has changed the specification since the object was read. If another client has changed only the status or
+// metadata, edit reads the object again and retries. If the change itself returns an error, nothing is written.
 func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) error,
 	options ...client.PatchOption) (T, error) {
 	var none T

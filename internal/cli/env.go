@@ -27,7 +27,7 @@ type Env struct {
 	// Now returns the current time.
 	Now func() time.Time
 
-	// rules select the kubeconfig. overrides are flags that take precedence over it.
+	// rules select the kubeconfig. overrides are flags that take precedence over the kubeconfig.
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides *clientcmd.ConfigOverrides
 }

@@ -28,13 +28,14 @@ const (
 type followTexts struct {
 	// unwatchable is the advice for users who may not watch the object.
 	unwatchable string
-	// The callback lost reports that the connection to the API server is interrupted. It is called once per outage.
+	// The callback lost reports that the connection to the API server is interrupted. The callback is called once per
+	// outage.
 	lost func(error)
 }
 
-// followObject passes each version of an object to a function. It ends when the function returns done or an error, or
-// when ctx ends. If the function returns a duration, followObject calls the function again after that duration, even if
-// the object has not changed. followObject retries while the API server is unreachable.
+// followObject passes each version of an object to a function. followObject ends when the function returns done or an
+// error, or when ctx ends. If the function returns a duration, followObject calls the function again after that
+// duration, even if the object has not changed. followObject retries while the API server is unreachable.
 func followObject[T client.Object](ctx context.Context, c *Cluster, o T, texts followTexts,
 	seen func(T) (done bool, again time.Duration, err error)) error {
 	kind, list, err := kindAndList(c, o)
@@ -103,10 +104,10 @@ type follower[T client.Object] struct {
 	// again is the channel of the timer for a repeated call with the same version of the object. The channel is nil if
 	// no repetition is due.
 	again <-chan time.Time
-	// watched is true after the first watch has started. started is the start of the latest watch.
+	// watched is true after the first watch has started. started is the start time of the latest watch.
 	watched bool
 	started time.Time
-	// lostSince is the time of the first failed request of an outage. It is zero while the API server answers.
+	// lostSince is the time of the first failed request of an outage. lostSince is zero while the API server answers.
 	lostSince time.Time
 	pause     time.Duration
 }

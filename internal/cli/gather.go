@@ -62,7 +62,7 @@ func (c *Cluster) readFleet(ctx context.Context, namespace string) (*fleetLists,
 	return l, c.readSecrets(ctx, l)
 }
 
-// readSecrets adds Secrets that are being deleted although a class uses them. It reads only metadata.
+// readSecrets adds Secrets that are being deleted although a class uses them. readSecrets reads only metadata.
 func (c *Cluster) readSecrets(ctx context.Context, l *fleetLists) error {
 	seen := map[client.ObjectKey]bool{}
 	for i := range l.classes.Items {

@@ -35,8 +35,8 @@ The commands only write the object Migration. The migrator of the provider proce
 	return cmd
 }
 
-// onMigration sets up a command for one Migration: argument, flags and completion. The command reads the Migration and
-// passes it to the function run.
+// onMigration adds the argument, flags and completion for one Migration to a command. The command reads the Migration
+// and passes it to the function run.
 func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx context.Context, c *Cluster,
 	m *v1beta1.Migration) error) {
 	cmd.Use += " NAME"

@@ -120,7 +120,7 @@ func TestRunWithCommitCompletesMigration(t *testing.T) {
 	f.migrator.set(func(p *fakeMigrator) { p.troubles[v1beta1.MigrationAdopting] = "slow" })
 	f.run("run", "old-fleet", "--commit", "--wait=false").succeeds(t).prints(t, "The migration commits automatically")
 	f.run("commit", "old-fleet", "--yes").fails(t, "commits automatically, because spec.stage is Commit")
-	// "migrate run" without --commit does not undo the commit.
+	// "migrate run" without --commit does not undo an earlier commit.
 	f.runHooked(context.Background(), "Problem: slow", func() {
 		if stage := f.migration("old-fleet").Spec.Stage; stage != v1beta1.MigrationCommit {
 			t.Errorf("the stage is %s", stage)

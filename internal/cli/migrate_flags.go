@@ -248,7 +248,7 @@ func (w wantedFence) apply(to *v1beta1.MigrationFence) (changed bool) {
 	return !equality.Semantic.DeepEqual(before, to)
 }
 
-// create returns a new Migration from the flags. It sends no request.
+// create returns a new Migration from the flags. The method sends no request.
 func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, error) {
 	for flag, value := range map[string]*string{"--source": w.source, "--provider": w.provider} {
 		if value == nil {
@@ -268,8 +268,8 @@ func (w wantedMigration) create(namespace, name string) (*v1beta1.Migration, err
 	return m, err
 }
 
-// update applies the flags to an existing Migration, and reports whether it changed. It fails if a field can no longer
-// be changed.
+// update applies the flags to an existing Migration, and reports whether it changed. The method fails if a field can
+// no longer be changed.
 func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) {
 	spec := &m.Spec
 	for _, fixed := range []struct {

@@ -95,7 +95,7 @@ func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration
 		if starts {
 			m.Spec.PlanHash = hash
 		}
-		// A run without --commit does not undo the --commit of an earlier run.
+		// A command without --commit does not undo the commit of an earlier command.
 		if starts || r.commit {
 			m.Spec.Stage = stage
 		}
@@ -137,7 +137,8 @@ func checkRun(m *v1beta1.Migration) error {
 	return nil
 }
 
-// showPlan waits for the plan, prints it, and returns the latest Migration. It fails if the plan cannot be executed.
+// showPlan waits for the plan, prints it, and returns the latest Migration. showPlan fails if the plan cannot be
+// executed.
 func (r *runMigration) showPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
 	m, err := r.awaitPlan(ctx, c, m)
 	if err != nil {

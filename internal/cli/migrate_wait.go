@@ -42,7 +42,7 @@ func (w *migrationWait) quiet() bool { return w.format == asJSON || w.format == 
 // latest version. If the user interrupts the command, the error contains the text interrupted.
 func (w *migrationWait) waitFor(ctx context.Context, c *Cluster, m *v1beta1.Migration, interrupted string,
 	reached func(*v1beta1.Migration) (bool, error)) (*v1beta1.Migration, error) {
-	commandCtx := ctx // A signal ends commandCtx. A signal or the timeout ends ctx.
+	commandCtx := ctx // A signal ends both contexts. The timeout ends only ctx.
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
@@ -82,7 +82,7 @@ type progress struct {
 	migratorChecked bool
 }
 
-// show draws the progress and prints new problems. It notes once that the migrator is not running.
+// show draws the progress and prints new problems. The method notes once that the migrator is not running.
 func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
 	if !p.migratorChecked && !migrate.Observed(m) {
 		p.migratorChecked = true

@@ -81,7 +81,8 @@ func (f moveFlags) check(deployments []string) error {
 	return nil
 }
 
-// destination returns an environment for the destination cluster. It ignores flags that select the source cluster.
+// destination returns an environment for the destination cluster. The method ignores flags that select the source
+// cluster.
 func (f moveFlags) destination(env *Env) *Env {
 	to := *env
 	to.rules = clientcmd.NewDefaultClientConfigLoadingRules()

@@ -131,8 +131,8 @@ func (f *adoption) run(ctx context.Context, env *Env) error {
 	return err
 }
 
-// find returns the reports about the selected instances: those in the arguments, or with --all, those of the namespace.
-// It fails if an instance is unknown or cannot be adopted.
+// find returns the reports about the selected instances: those in the arguments, or with --all, those of the
+// namespace. The method fails if an instance is unknown or cannot be adopted.
 func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	view, err := f.cluster.orphans(ctx, f.cluster.Namespace, f.system)
 	if err != nil {

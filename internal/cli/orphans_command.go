@@ -57,8 +57,8 @@ ConfigMap machinist-orphans, which this command reads. The output shows the time
 	return cmd
 }
 
-// orphans reads the provider processes' reports of instances without a machine. It fails if the user may read none of
-// them.
+// orphans reads the provider processes' reports of instances without a machine. The method fails if the user may read
+// none of them.
 func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.Orphans, error) {
 	var pages []ledger.Page
 	var unread []string

@@ -34,8 +34,8 @@ func (f *pauseFlags) add(cmd *cobra.Command, fleetUsage, allUsage string) {
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 }
 
-// check returns an error if --fleet is missing. It is required because the similar command "machinist rollout pause"
-// stops only rollouts.
+// check returns an error if --fleet is missing. The flag is required because the similar command "machinist rollout
+// pause" stops only rollouts.
 func (f *pauseFlags) check(verb string) error {
 	if !f.fleet {
 		return fmt.Errorf("--fleet is missing: \"machinist %s --fleet\" affects all machines of a namespace; "+

@@ -67,7 +67,7 @@ func TestFleetPauseAndResume(t *testing.T) {
 	run("pause", "--fleet", "--as", "looker").fails(t, "you do not have the permission", "machinedisruptionbudgets")
 }
 
-// A separate API server, because the test must not pause the namespaces of other tests.
+// The test uses a separate API server, so that it does not pause the namespaces of other tests.
 //
 // Rule: fleet-pause.
 func TestPauseOfAllFleetsContinuesAfterError(t *testing.T) {

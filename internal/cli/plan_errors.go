@@ -76,7 +76,7 @@ func (d document) explainCause(cause metav1.StatusCause) []string {
 
 var (
 	expectedType = regexp.MustCompile(`must be of type \w+`)
-	// ofPolicy matches the prefix of an admission policy's message. The message itself names the field.
+	// ofPolicy matches the prefix of an admission policy's message. The rest of the message names the field.
 	ofPolicy    = regexp.MustCompile(`^ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request: `)
 	strictError = regexp.MustCompile(`(unknown|duplicate) field "([^"]+)"`)
 )

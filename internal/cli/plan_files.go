@@ -23,7 +23,7 @@ type document struct {
 	// source is the file name for messages.
 	source          string
 	namespace, name string
-	raw             []byte // JSON
+	raw             []byte // the document as JSON
 }
 
 // documents are the relevant contents of all files.

@@ -87,8 +87,8 @@ func TestPlanMatchesRolloutAndChangesNothing(t *testing.T) {
 		"No machine would be created, replaced or deleted.")
 }
 
-// maxLive watches the machines until ctx ends. It counts the machines that are not being deleted, and returns the
-// highest count during the watch.
+// maxLive watches the machines until ctx ends. maxLive counts the machines that are not being deleted, and returns
+// the highest count during the watch.
 func maxLive(ctx context.Context, f *rolloutFleet) (most int32) {
 	live := map[string]bool{}
 	list := &v1beta1.MachineList{}

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/internal/install/permissions"
 )
 
-// ProviderCommand returns the command "provider" with its subcommands. They do not connect to a cluster.
+// ProviderCommand returns the command "provider" with its subcommands. The subcommands do not connect to a cluster.
 func ProviderCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",

@@ -81,7 +81,7 @@ func (c *Cluster) replace(ctx context.Context, name string, cancel bool) (replac
 	return replaceResult{Kind: "ReplaceResult", Namespace: m.Namespace, Name: name, Done: done}, nil
 }
 
-// requestReplacement adds the annotation. It fails if the machine cannot be replaced.
+// requestReplacement adds the annotation. requestReplacement fails if the machine cannot be replaced.
 func requestReplacement(m *v1beta1.Machine) error {
 	owner := metav1.GetControllerOfNoCopy(m)
 	_, requested := m.Annotations[v1beta1.AnnotationReplace]
@@ -99,7 +99,8 @@ func requestReplacement(m *v1beta1.Machine) error {
 	return nil
 }
 
-// cancelReplacement removes the annotation. It fails without a request, or if the machine is already being deleted.
+// cancelReplacement removes the annotation. cancelReplacement fails without a request, or if the machine is already
+// being deleted.
 func cancelReplacement(m *v1beta1.Machine) error {
 	_, requested := m.Annotations[v1beta1.AnnotationReplace]
 	switch {

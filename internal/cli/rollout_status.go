@@ -49,7 +49,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	if s.timeout < 0 || s.revision < 0 {
 		return fmt.Errorf("--timeout and --revision must not be negative")
 	}
-	commandCtx := ctx // A signal ends commandCtx. A signal or the timeout ends ctx.
+	commandCtx := ctx // A signal ends both contexts. The timeout ends only ctx.
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// serverClock computes the API server's time from the dates in its responses. Timestamps in objects are compared with
-// it, because the local clock may differ.
+// serverClock computes the API server's time from the dates in its responses. Commands compare timestamps in objects
+// with this time, because the local clock may differ.
 type serverClock struct {
 	mu    sync.Mutex
 	ahead time.Duration

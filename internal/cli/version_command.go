@@ -79,8 +79,8 @@ func (c *Cluster) versions(ctx context.Context, system string, view *installatio
 	return nil
 }
 
-// readKinds reads Machinist's CustomResourceDefinitions. It first lists only the metadata of all
-// CustomResourceDefinitions, because a cluster may have many large ones of other systems.
+// readKinds reads Machinist's CustomResourceDefinitions. readKinds first lists only the metadata of all
+// CustomResourceDefinitions, because a cluster may have many large definitions of other systems.
 func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Versions) (unread string, err error) {
 	unread = "You may not read CustomResourceDefinitions, so the versions of the kinds are unknown."
 	names := &metav1.PartialObjectMetadataList{}
@@ -107,7 +107,7 @@ func (c *Cluster) readKinds(ctx context.Context, _ string, view *installation.Ve
 	return "", nil
 }
 
-// readProcesses reads Machinist's pods and leases. If the user may not list all pods, it lists those of the usual
+// readProcesses reads Machinist's pods and leases. If the user may not list all pods, it lists the pods of the usual
 // namespaces.
 func (c *Cluster) readProcesses(ctx context.Context, system string, view *installation.Versions) (string,
 	error) {

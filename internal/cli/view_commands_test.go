@@ -79,7 +79,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 		LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}
 }
 
-// fleet creates the deployment web with a set and two machines. Their class does not exist.
+// fleet creates the deployment web with a set and two machines. The class of the machines does not exist.
 func (p *testFleet) fleet() *v1beta1.MachineSet {
 	p.Helper()
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}

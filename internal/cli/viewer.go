@@ -18,7 +18,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// viewer is the source of the fleet view. It uses the code of the commands, so both show the same.
+// viewer is the source of the fleet view. The viewer uses the code of the commands, so the fleet view and the
+// commands show the same.
 type viewer struct {
 	// The client cached reads from caches, and the client live reads from the API server. Neither client can write.
 	cached, live *Cluster

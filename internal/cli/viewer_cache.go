@@ -27,7 +27,7 @@ import (
 const readTTL = 5 * time.Second
 
 // viewerClient is the client of the fleet view. If the user may watch a kind, the client reads objects of this kind
-// from a cache. It reads leases and ConfigMaps from the API server, at most once per readTTL.
+// from a cache. The client reads leases and ConfigMaps from the API server, at most once per readTTL.
 type viewerClient struct {
 	client.WithWatch
 	cache cache.Cache

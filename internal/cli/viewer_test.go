@@ -26,7 +26,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fleetView runs the command "machinist ui". Its HTTP client has the cookie that the server requires.
+// fleetView runs the command "machinist ui". The HTTP client of fleetView has the cookie that the server requires.
 type fleetView struct {
 	t        *testing.T
 	client   *http.Client

@@ -15,16 +15,16 @@ import (
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 )
 
-// viewerTransport rejects all requests that the fleet view does not need. It permits reads of Machinist's objects,
-// events, leases and the ConfigMap of orphans. It also permits reviews of the user's own permissions and dry runs of
-// deployments. It rejects requests for Secrets.
+// viewerTransport rejects all requests that the fleet view does not need. viewerTransport permits reads of
+// Machinist's objects, events, leases and the ConfigMap of orphans. viewerTransport also permits reviews of the
+// user's own permissions and dry runs of deployments. viewerTransport rejects requests for Secrets.
 type viewerTransport struct {
 	prefix string
 	now    func() time.Time
 
 	mu sync.Mutex
-	// lostSince is the time of the first request without a response. It is zero while the server answers. lostWhy is
-	// the error.
+	// lostSince is the time of the first request without a response. lostSince is zero while the server answers.
+	// lostWhy is the error.
 	lostSince time.Time
 	lostWhy   string
 	// denied maps a resource to true if the API server rejected its latest list or watch request.
@@ -44,7 +44,7 @@ func (t *viewerTransport) wrap(next http.RoundTripper) http.RoundTripper {
 	return transport(func(r *http.Request) (*http.Response, error) { return t.roundTrip(next, r) })
 }
 
-// roundTrip checks and sends a request. It records whether the server has answered.
+// roundTrip checks and sends a request. roundTrip records whether the server has answered.
 func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	target := parseResource(strings.TrimPrefix(r.URL.Path, t.prefix))
 	if !target.permitted(r) {

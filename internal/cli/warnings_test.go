@@ -27,7 +27,7 @@ func TestWarningsAreCollectedPerRequest(t *testing.T) {
 		if err := request.Do(ctx).Error(); err != nil {
 			t.Fatal(err)
 		}
-		ctx = t.Context() // The second request collects nothing.
+		ctx = t.Context() // The warnings of the second request are not collected.
 	}
 	if want := []string{"spec.a: one", "spec.b: two"}; !slices.Equal(*warnings, want) {
 		t.Errorf("warnings %q, want %q", *warnings, want)

@@ -38,8 +38,8 @@ type observed struct {
 	final    bool
 }
 
-// follow repeatedly reads and shows a view, until ctx ends or a view is final. It keeps trying while the API server is
-// unreachable.
+// follow repeatedly reads and shows a view, until ctx ends or a view is final. The method keeps trying while the API
+// server is unreachable.
 func (w *watcher) follow(ctx context.Context, read func(context.Context) (observed, error)) error {
 	first, lost, pause := true, false, firstRetry
 	for ctx.Err() == nil {
@@ -111,8 +111,8 @@ func (c *Cluster) awaitChange(ctx context.Context, namespace string, found ...cl
 	}
 }
 
-// announce waits for the first event of a watch, or for the end of the watch. Then it sends a value to the channel
-// changed.
+// announce waits for the first event of a watch, or for the end of the watch. Then announce sends a value to the
+// channel changed.
 func announce(events watch.Interface, changed chan<- struct{}) {
 	<-events.ResultChan()
 	select {

@@ -256,7 +256,7 @@ func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.T
 	return nil
 }
 
-// ownersOf gets the set and the deployment of the machine. Either may be nil.
+// ownersOf gets the set and the deployment of the machine. The set or the deployment may be nil.
 func (e *explainer) ownersOf(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineSet,
 	*v1beta1.MachineDeployment) {
 	owner := metav1.GetControllerOf(m)

@@ -218,8 +218,8 @@ func (p *pass) ensureInstance(ctx context.Context) (progress, error) {
 	return proceed, err
 }
 
-// retryLaunch deletes an instance that failed for lack of capacity. Then it opens the next attempt, which starts when
-// the delay after the failure is over. Each step can be repeated after a crash.
+// retryLaunch deletes an instance that failed for lack of capacity. Then retryLaunch opens the next attempt, which
+// starts when the delay after the failure is over. Each step can be repeated after a crash.
 func (p *pass) retryLaunch(ctx context.Context) (progress, error) {
 	m := p.machine
 	if machinestate.Paused(m) || preservation.Preserved(m) || p.unsupportedSchema(m) != "" {
@@ -243,9 +243,9 @@ func (p *pass) retryLaunch(ctx context.Context) (progress, error) {
 	return p.awaitNextAttempt(ctx)
 }
 
-// ensureUpToDate updates the instance to the spec. If the provider cannot update the instance in place, ensureUpToDate
-// replaces the instance of the same Machine. The author of a change does not have to know which of the two is possible.
-// The instance of a preserved or interrupted Machine is not changed, unless its replacement has already begun.
+// ensureUpToDate updates the instance to the spec. If the provider cannot update the instance in place,
+// ensureUpToDate replaces the instance of the same Machine. Users need not know whether the provider can update in
+// place. The instance of a preserved or interrupted Machine is not changed, unless its replacement has already begun.
 func (p *pass) ensureUpToDate(ctx context.Context) (progress, error) {
 	if m := p.machine; !m.Replacing() {
 		switch {

@@ -33,7 +33,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
 		})
 		seen := summaryOf(w.get("m"))
-		w.effects.next = cut{} // Other cases cover the rest of the life.
+		w.effects.next = cut{} // Other test cases interrupt the later effects.
 		w.delete("m")
 		w.untilGone("m")
 		return seen
@@ -45,7 +45,8 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 		// before this number.
 		from  int
 		makes int
-		// live creates the machine "m", changes it and deletes it. It returns a summary of the states that it has seen.
+		// live creates the machine "m", changes it and deletes it. The function returns a summary of the machine's
+		// states.
 		live func(*world) string
 	}{
 		{"a full life", func(*world) {}, 1, 1, func(w *world) string {
@@ -85,7 +86,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 		}, 4, 1, func(w *world) string {
 			w.until("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 			w.untilPhase("m", v1beta1.MachineRunning)
-			w.effects.next = cut{} // Other cases cover the rest of the life.
+			w.effects.next = cut{} // Other test cases interrupt the later effects.
 			seen := summaryOf(w.get("m"))
 			w.delete("m")
 			w.untilGone("m")
@@ -114,7 +115,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 					!node.Spec.Unschedulable && requestOn(node) == request{}
 			})
 			seen := summaryOf(w.get("m"))
-			w.effects.next = cut{} // Other cases cover the rest of the life.
+			w.effects.next = cut{} // Other test cases interrupt the later effects.
 			w.delete("m")
 			w.untilGone("m")
 			return seen
@@ -122,8 +123,8 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	}
 	// A crash before an effect is the same as a crash after the previous effect.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
-	// The long sequences have too many writes and calls to interrupt all of them. Only every stride-th one is
-	// interrupted, by the other two modes in turn. The shorter sequences test lost requests.
+	// The long sequences have too many writes and calls to interrupt all of them. The test interrupts only every
+	// stride-th effect, alternately with the other two modes. The shorter sequences test lost requests.
 	strides := map[string]int{
 		"a full life in a slow cloud": 2, "a full life in a cloud with lagging reads": 7, "a second attempt": 2,
 		"replaced under the same Machine": 3, "replaced in a cloud with lagging reads": 11,

@@ -1,6 +1,6 @@
 // Package machine reconciles the Machines of one provider. For each Machine, it creates an instance, waits for its
 // Node, applies the node template and monitors the health of both. When the Machine is deleted, it drains the Node.
-// Then it deletes the instance, the Node and the Machine, in this order.
+// Then the controller deletes the instance, the Node and the Machine, in this order.
 //
 // A pass over a Machine runs the steps that controller.go lists. A Machine with a deletionTimestamp is deleted instead.
 // The names of the files begin with the phase that a step belongs to: launch, register, serve, update or remove. The

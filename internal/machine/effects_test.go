@@ -40,7 +40,7 @@ func (c cut) String() string {
 }
 
 // effects records everything that a process changes: its writes to the API and its calls of the driver, in order. One
-// of them can be interrupted.
+// of these effects can be interrupted.
 type effects struct {
 	mu     sync.Mutex
 	done   []string
@@ -98,7 +98,7 @@ func (e *effects) clear() {
 	e.done = nil
 }
 
-// The method returns the effects since the last call of clear. If prefixes are given, it returns only effects whose
+// of returns the effects since the last call of clear. If prefixes are given, it returns only effects whose
 // description begins with one of the prefixes.
 func (e *effects) of(prefixes ...string) []string {
 	e.mu.Lock()
@@ -118,7 +118,7 @@ func (e *effects) requeueing() []string {
 func (e *effects) calls() []string { return e.of("cloud") }
 
 // extractors implements the indexes of the caches for lists from the API server. Reads from the API server are never
-// outdated, so a test with them is deterministic.
+// outdated, so a test with such reads is deterministic.
 type extractors map[string]client.IndexerFunc
 
 func (x extractors) IndexField(_ context.Context, _ client.Object, field string, f client.IndexerFunc) error {
@@ -126,8 +126,8 @@ func (x extractors) IndexField(_ context.Context, _ client.Object, field string,
 	return nil
 }
 
-// client returns the client of a process. Its writes are recorded, and its reads are limited to one namespace. The
-// function refuse can return an error before a call is sent. For a read, the verb is "".
+// client returns the client of a process. The writes of this client are recorded, and the reads are limited to one
+// namespace. The function refuse can return an error before a call is sent. For a read, the verb is "".
 func (e *effects) client(c client.WithWatch, namespace string, indexes extractors,
 	refuse func(verb string, o runtime.Object) error) client.WithWatch {
 	write := func(verb string, o client.Object, f func() error) error {

@@ -183,7 +183,7 @@ func (w *world) protected(o client.Object) client.Object {
 	return o
 }
 
-// hold adds this finalizer to an existing object.
+// hold adds the finalizer of the class controllers to an existing object.
 func (w *world) hold(o client.Object) {
 	w.t.Helper()
 	patch := []byte(`{"metadata":{"finalizers":["` + v1beta1.InUseFinalizer + `"]}}`)
@@ -371,8 +371,8 @@ func (w *world) singlePass(name string) (reconcile.Result, error) {
 
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// The method runs passes over the machine until the given function returns true. Each pass runs at its requeue time, or
-// at once after an event. A process that died is restarted.
+// until runs passes over the machine until the given function returns true. Each pass runs at its requeue time, or at
+// once after an event. A process that died is restarted.
 func (w *world) until(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string

@@ -30,7 +30,7 @@ func (p *pass) launchInstance(ctx context.Context) (progress, error) {
 	return p.createInstance(ctx, inputs, fingerprint)
 }
 
-// mayLaunch reports whether the Machine itself permits the launch now.
+// mayLaunch reports whether the state of the Machine permits a launch now.
 func (p *pass) mayLaunch(ctx context.Context) (progress, error) {
 	if proceed, err := p.releaseClass(ctx); err != nil || proceed != next {
 		return proceed, err
@@ -58,7 +58,7 @@ func (p *pass) launchInputs(ctx context.Context) (inputs resolve.Resolved, finge
 	err error) {
 	// A Machine without a slot does not read the inputs of the launch. Otherwise, a thousand waiting Machines would
 	// read their Secrets again and again. A Machine whose attempt failed reads its inputs without a slot, to detect a
-	// change. It needs a slot again when the inputs have changed.
+	// change. When the inputs have changed, the Machine needs a slot again.
 	tried := p.states.get(p.machine).pace
 	if tried.tried == "" && tried.notBefore.IsZero() && !p.acquireSlot() {
 		return inputs, "", p.awaitSlot(), nil
@@ -140,8 +140,8 @@ func (p *pass) createInstance(ctx context.Context, inputs resolve.Resolved, fing
 	created := err == nil
 	refusedSoFar = refusedSoFar && refuses(err)
 	if provider.CodeOf(err) == provider.AlreadyExists {
-		// An earlier Create used this token with other parameters. Its answer was lost, and afterwards the spec or the
-		// user data changed.
+		// An earlier Create used this token with other parameters. The answer to that Create was lost, and afterwards
+		// the spec or the user data changed.
 		p.machine.Status.Applied = &v1beta1.AppliedStatus{}
 		instance, err = p.findLaunched(ctx, inputs, attempt)
 	}
@@ -323,7 +323,8 @@ func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, e
 		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
 	}
 	if p.provider == "" {
-		// The class of the Machine was created during this pass. The Machine must be claimed first.
+		// The class of the Machine was created during this pass. The next pass adds the provider label and the
+		// finalizer to the Machine.
 		return resolve.Resolved{}, p.after(time.Second), nil
 	}
 	if inputs.Provider != p.Cloud.Name() {
@@ -349,9 +350,9 @@ func launchReason(m *v1beta1.Machine) string {
 	return v1beta1.ReasonInstanceLaunched
 }
 
-// replacementGrace is how long a Machine of a MachineSet creates no instance after its creation timeout. The MachineSet
-// usually deletes the failed Machine within this time, and would delete a new instance with it. If the MachineSet does
-// not replace the Machine, for example during an outage, the launch continues afterwards.
+// replacementGrace is how long a Machine of a MachineSet creates no instance after its creation timeout. The
+// MachineSet usually deletes the failed Machine within this time, and would also delete a new instance. If the
+// MachineSet does not replace the Machine, for example during an outage, the launch continues afterwards.
 const replacementGrace = time.Minute
 
 // awaitReplacement returns how long the creation of an instance must wait because the MachineSet will probably replace

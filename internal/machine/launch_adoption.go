@@ -26,8 +26,9 @@ import (
 // created later, or because another client may remove the tags of another Machine.
 var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
 
-// instanceUnrecorded reports whether the Machine has a provider ID but no instance in its status. Either the Machine
-// has to adopt the instance, or the process was killed between the two writes that record a launch.
+// instanceUnrecorded reports whether the Machine has a provider ID but no instance in its status. In this state,
+// either the Machine has to adopt the instance, or the process was killed between the two writes that record a
+// launch.
 func instanceUnrecorded(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.Replacing()
 }
@@ -270,7 +271,7 @@ func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error
 }
 
 // excludeLaunch checks that no launch has created an instance for the Machine, and that no earlier launch can still
-// create one. This is needed because the provider ID may have been set after a launch.
+// create one. The check is needed because the provider ID may have been set after a launch.
 func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
 	if left := p.createUnsettled(); left > 0 {
 		p.reportNotLaunched(v1beta1.ReasonProvisioning,

@@ -49,8 +49,8 @@ func (w *world) nodeOfAnother(id string) *corev1.Node {
 	return node
 }
 
-// withProviderID makes a Machine look like one that a user creates for an existing instance. It has a provider ID, and
-// no finalizers and labels.
+// withProviderID makes a Machine look like one that a user creates for an existing instance. Such a Machine has a
+// provider ID, and no finalizers and labels.
 func withProviderID(id string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Finalizers, m.Labels, m.Spec.ProviderID = nil, nil, id }
 }
@@ -280,7 +280,8 @@ func TestDeletionOfAMachineTriggersTheYoungerOne(t *testing.T) {
 	}
 }
 
-// Rule older-machine-keeps-instance: the other worker does not even read the instance.
+// Rule older-machine-keeps-instance: while one worker adopts an instance, another worker does not even read this
+// instance.
 func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -368,8 +369,8 @@ func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 	}
 }
 
-// Rule untagged-instance-left-alone: the result does not depend on where the adoption and the deletion are interrupted.
-// The instance is never deleted before it has the tags.
+// Rule untagged-instance-left-alone: the result does not depend on where the adoption and the deletion are
+// interrupted. An instance without the tags is never deleted.
 func TestInterruptedAdoptionContinues(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {

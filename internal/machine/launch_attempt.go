@@ -24,8 +24,8 @@ import (
 const tokenReserve = time.Hour
 
 // maxTokenLife is the maximum validity of a bootstrap token without tokenReserve. Until the token expires, anyone who
-// can read an instance's user data can join with it. The controller extends the token as long as the machine may still
-// join.
+// can read an instance's user data can join with the token. The controller extends the token as long as the machine
+// may still join.
 const maxTokenLife = 4 * time.Hour
 
 func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife) + tokenReserve }
@@ -83,8 +83,8 @@ func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved,
 	return nil, p.openAttempt(ctx, attempt)
 }
 
-// createUnsettled returns how much longer an earlier Create may still create an instance. The call may come from this
-// process or another one.
+// createUnsettled returns how much longer an earlier Create may still create an instance. This process or another
+// process may have sent the call.
 func (p *pass) createUnsettled() time.Duration {
 	since := p.states.get(p.machine).launch.ambiguousAt
 	if since.Before(p.leading) {
@@ -93,8 +93,8 @@ func (p *pass) createUnsettled() time.Duration {
 	return since.Add(p.Cloud.CreateSettle()).Sub(p.now)
 }
 
-// openAttempt starts the next attempt. The cloud treats the Create of another attempt as another request. The attempt's
-// number must be written to the status before it is used.
+// openAttempt starts the next attempt. The cloud treats the Create of another attempt as another request. The
+// attempt's number must be in the status before the attempt begins.
 func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 	if p.Target != nil {
 		// From now on, no instance may join with the token of the last attempt.
@@ -186,8 +186,8 @@ func (p *pass) dropToken(ctx context.Context) error {
 	known := p.states.get(p.machine)
 	if !known.launch.ownToken || known.launch.token {
 		err := p.tokens.Delete(ctx, attemptOf(p.machine))
-		// A process without permission to read tokens has no token to delete, unless it created one before it lost the
-		// permission.
+		// A process without permission to read tokens has no token to delete, unless the process created a token
+		// before it lost the permission.
 		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
 			return err
 		}
@@ -200,8 +200,8 @@ func attemptOf(m *v1beta1.Machine) bootstrap.Attempt {
 	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
 }
 
-// fingerprintOf returns a hash of everything that can change the outcome of a Create. This includes the annotation with
-// which an administrator requests a retry. The hash contains no secrets and is kept in memory only.
+// fingerprintOf returns a hash of everything that can change the outcome of a Create. The hash includes the
+// annotation with which an administrator requests a retry. The hash contains no secrets and is kept in memory only.
 func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// awaitClassProtection waits until the class and the credentials have finalizers. Without finalizers, they could
-// disappear before the instance, and the instance could not be deleted.
+// awaitClassProtection waits until the class and the credentials have finalizers. Without finalizers, an
+// administrator could delete the class or the credentials first. Then the instance could not be deleted.
 func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
@@ -29,9 +29,9 @@ func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	return onInputs
 }
 
-// releaseClass reports that the Machine does not hold a class that is being deleted. This requires proof that there is
-// no instance: Create was never called, or the cloud shows no instance after the settle time. The deletion of the class
-// waits for this report. Therefore, releaseClass needs no slot and no other inputs of a launch.
+// releaseClass reports that the Machine does not hold a class that is being deleted. The report requires proof that
+// there is no instance: Create was never called, or the cloud shows no instance after the settle time. The deletion
+// of the class waits for this report. Therefore, releaseClass needs no slot and no other inputs of a launch.
 func (p *pass) releaseClass(ctx context.Context) (progress, error) {
 	if p.machine.Spec.ClassRef == nil {
 		return next, nil

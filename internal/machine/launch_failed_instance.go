@@ -27,9 +27,9 @@ func (p *pass) failurePending() bool {
 		m.Status.FailureReason != v1beta1.FailureCreateError && !p.hasRun()
 }
 
-// handleFailedInstance decides what to do with an instance that the provider reports as failed. If the instance has a
-// Node, it runs, whatever the provider reports. The Node may have registered a moment ago, so it is read from the API
-// server.
+// handleFailedInstance decides what to do with an instance that the provider reports as failed. An instance with a
+// Node is running, whatever the provider reports. The Node may have registered a moment ago, so it is read from the
+// API server.
 func (p *pass) handleFailedInstance(ctx context.Context, in *provider.Instance) (progress, error) {
 	if there, err := p.hasLiveNode(ctx); err != nil || there {
 		return p.after(time.Second), err
@@ -95,7 +95,7 @@ func (p *pass) awaitNextAttempt(ctx context.Context) (progress, error) {
 	if last := m.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		due = last.NextTryTime.Time
 		if due.Sub(p.now) > furthestAhead {
-			due = p.now // No delay is that long, so another client must have written it.
+			due = p.now // No delay is that long, so another client must have written this time.
 		}
 	}
 	p.states.machines.Forget(client.ObjectKeyFromObject(m))

@@ -16,8 +16,8 @@ func (w *world) failInstances(code provider.Code) {
 	}
 }
 
-// If the cloud accepts an instance and then has no capacity for it, the result is the same as if Create had returned
-// ResourceExhausted.
+// If the cloud accepts an instance that then fails for lack of capacity, the result is the same as if Create had
+// returned ResourceExhausted.
 //
 // Rules: late-lack-of-capacity, one-event-per-error, join-timeout-fails-machine.
 func TestAnInstanceThatFailsForLackOfCapacityIsTriedAgainSlowly(t *testing.T) {

@@ -79,7 +79,7 @@ func (p *pass) followInstance(ctx context.Context) (proceed progress, tagged boo
 // lookupFailed schedules another lookup after an error that does not show whether the instance exists. It returns the
 // reason to report.
 func (p *pass) lookupFailed(err error) (reason string) {
-	p.noteShown() // A failed read does not count as the second of two reads.
+	p.noteShown() // A failed read does not confirm an earlier NotFound.
 	c := lookupRetryPolicy(provider.CodeOf(err))
 	p.requeueIn(c.backoff(p.countFailedCheck(), provider.RetryAfter(err), string(p.machine.UID)))
 	return c.reason
@@ -203,9 +203,9 @@ func (p *pass) createdFrom(inputs resolve.Resolved, created bool) *v1beta1.Appli
 	return &v1beta1.AppliedStatus{}
 }
 
-// changedSinceCreate reports whether the spec may have changed since Create was called. It compares the generation with
-// the generation for which the status last reported that there is no instance. One change is ignored: the write of the
-// provider ID.
+// changedSinceCreate reports whether the spec may have changed since Create was called. changedSinceCreate compares
+// the generation with the generation for which the status last reported that there is no instance. One change is
+// ignored: the write of the provider ID.
 func (p *pass) changedSinceCreate() bool {
 	observed := int64(1) // Nothing has to be written before the first call of Create.
 	if c := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
@@ -245,8 +245,8 @@ func (p *pass) confirmInstance(ctx context.Context, transition bool) (undecided 
 		p.lookupFailed(err)
 	default:
 		p.machine.Status.Instance.State = stateOf(p.machine.Status.Instance, instance)
-		// If the instance is being shut down, it is read again until it is gone. Its Node became unhealthy at the beginning
-		// of the shutdown.
+		// If the instance is being shut down, it is read again until it is gone. The Node of the instance became
+		// unhealthy at the beginning of the shutdown.
 		terminating := instance.State == provider.StateTerminating
 		if terminating {
 			p.requeueIn(p.pollInterval())
@@ -284,7 +284,7 @@ func (p *pass) refreshInstance(ctx context.Context) {
 }
 
 // bootGrace is how long the status may show a running instance as pending. Most instances become Nodes within this
-// time, so that one write can record both changes.
+// time, so that one write can record both the running instance and the Node.
 const bootGrace = time.Minute
 
 // booted is the state of a running instance that is still pending in the status.
@@ -358,9 +358,9 @@ const (
 	placeholderRegion     = "<<REGION>>"
 )
 
-// nodeProviderID returns the provider ID of the Node of an instance. The class defines the form of this ID. The result
-// is "" if the Node has the instance's own ID. This is so if the class defines no form, or if the provider does not
-// report a value that the form contains.
+// nodeProviderID returns the provider ID of the Node of an instance. The class defines the form of this ID. The
+// result is "" if the Node has the instance's own ID. The Node has this ID if the class defines no form, or if the
+// provider does not report a value that the form contains.
 func nodeProviderID(form string, in *provider.Instance) string {
 	values := []string{placeholderNodeName, in.NodeName,
 		placeholderInstanceID, in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], placeholderRegion, in.Region}

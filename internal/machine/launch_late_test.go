@@ -9,7 +9,7 @@ import (
 )
 
 // The time of the machine is over before the next attempt is due. The MachineSet will delete the machine soon, and
-// would delete a new instance with it.
+// would also delete a new instance.
 //
 // Rule: no-launch-before-replacement.
 func TestNoInstanceIsCreatedBeforeTheReplacement(t *testing.T) {

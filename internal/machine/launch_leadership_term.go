@@ -14,15 +14,15 @@ import (
 )
 
 // leadershipTerm contains what the process knows about the time since it became the leader. Only this process has
-// reconciled Machines since then. This saves reads from the API server, because only another process could have changed
-// the answers. (The fence only shows that no other process is the leader now. It does not show what a former leader has
-// begun.)
+// reconciled Machines since then. With this knowledge, the process need not read these Machines from the API server,
+// because no other process can have launched them. (The fence only shows that no other process is the leader now. The
+// fence does not show what a former leader has begun.)
 type leadershipTerm struct {
 	// minResourceVersion is a resource version from the time since this process became the leader. It is nil until the
 	// process has asked the API server for one.
 	minResourceVersion atomic.Pointer[string]
-	// inherited contains the Machines that had no instance when the cache reached minResourceVersion. It is nil until
-	// then. Another process may have started to launch these Machines.
+	// inherited contains the Machines that had no instance when the cache reached minResourceVersion. inherited is
+	// nil until the cache has reached minResourceVersion. Another process may have started to launch these Machines.
 	inherited atomic.Pointer[map[types.UID]bool]
 
 	mu sync.Mutex
@@ -45,9 +45,9 @@ func (t *leadershipTerm) noteProtected(class types.UID) {
 	t.protectedClasses[class] = true
 }
 
-// isOurs reports whether no other process can have started to launch the Machine. For this, the cache must reach a
-// resource version from the time since this process became the leader. If a Machine was not in the cache at that point,
-// it was created later.
+// isOurs reports whether only this process can have started to launch the Machine. For this, the cache must reach a
+// resource version from the time since this process became the leader. If a Machine was not in the cache at that
+// point, it was created later.
 func (p *pass) isOurs(ctx context.Context) (bool, error) {
 	if p.MachineCacheVersion == nil {
 		return false, nil

@@ -34,7 +34,8 @@ func (a *liveReads) note(verb string, object any) {
 	a.of = append(a.of, verb+" "+kind)
 }
 
-// watching starts a process with a cache that is always up to date. The process knows this.
+// watching starts a process whose cache is always up to date. MachineCacheVersion returns the latest resource
+// version.
 func (w *world) watching() *liveReads {
 	a := &liveReads{}
 	w.options.Live = a.listen(w.options.Live.(client.WithWatch))

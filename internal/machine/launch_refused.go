@@ -7,9 +7,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// If all creations of a fleet were rejected, for example because of wrong credentials, its Machines have no instances.
-// It must be possible to delete them without these credentials. The status therefore records that all creations were
-// rejected. This record is removed before the next Create is sent, in case the process is killed during that Create.
+// If all creations of a fleet were rejected, for example because of wrong credentials, its Machines have no
+// instances. An administrator must be able to delete these Machines without these credentials. The status therefore
+// records that all creations were rejected. This record is removed before the next Create is sent, in case the
+// process is killed during that Create.
 
 func refusedLaunch(m *v1beta1.Machine) bool { return m.Status.Launch != nil && m.Status.Launch.Refused }
 

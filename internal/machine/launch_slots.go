@@ -15,7 +15,7 @@ import (
 // Slots limits the number of creations that run in the cloud at the same time. Machines get slots in the order of their
 // requests.
 type Slots interface {
-	// Acquire reports whether the Machine has a slot. Otherwise, it adds the Machine to the queue.
+	// Acquire reports whether the Machine has a slot. Otherwise, the method adds the Machine to the queue.
 	Acquire(machine types.NamespacedName) bool
 	// Occupy takes a slot for a creation that another process has started.
 	Occupy(machine types.NamespacedName)
@@ -50,7 +50,8 @@ func (p *pass) awaitSlot() progress {
 		p.Slots.Limit()))
 }
 
-// waitSilently makes the launch wait. The wait is reported only after silentWait. Until then, the result is silently.
+// waitSilently makes the launch wait. The wait is reported only after silentWait. Before silentWait ends, the result
+// is silently.
 func (p *pass) waitSilently(message string) progress {
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && isTrying(launched.Reason) || refusedByProvider(p.machine) {

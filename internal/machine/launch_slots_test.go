@@ -119,7 +119,8 @@ func TestSlotIsFreeWhenItsCreationHasEnded(t *testing.T) {
 		"the machine belongs to another provider": func(w *world) {
 			w.writeStatus("first", func(s *v1beta1.MachineStatus) {
 				if s.Instance != nil {
-					s.Instance.Provider = "other" // Otherwise the label would not decide whose machine it is.
+					// Without this change, the instance would still name the provider of this process.
+					s.Instance.Provider = "other"
 				}
 			})
 			w.update("first", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })

@@ -278,7 +278,7 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 			w := newWorld(t, joining)
 			w.class("small", "")
 			w.createMachine("m")
-			w.effects.next = cut{at: 3, dies: true} // create, provider ID, status
+			w.effects.next = cut{at: 3, dies: true} // 3 is the status write, after Create and the provider ID
 			_, _ = w.pass("m")
 			w.restart()
 			for range 8 {

@@ -21,7 +21,7 @@ const (
 	phaseVolumeDetach = "volume_detach"
 	phaseTermination  = "termination"
 	phaseUpdate       = "update"
-	// spanJoin is the time from the creation of the Machine until it is Running. It has its own metric.
+	// spanJoin is the time from the creation of the Machine until it is Running. The span has its own metric.
 	spanJoin = "join"
 )
 

@@ -123,12 +123,12 @@ func TestEachPhaseIsObservedOnce(t *testing.T) {
 	wantTook(t, registry, lived)
 }
 
-// After a failed write of the status, the next pass repeats it, and only then updates the metrics of the phases.
+// If the write of the status fails, the next pass repeats the write. The metrics of the phases are updated only then.
 func TestPhaseIsObservedWhenTheStatusIsWritten(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
 	w.createMachine("m")
-	w.effects.next = cut{at: 3} // the cloud, the provider ID, the status
+	w.effects.next = cut{at: 3} // 3 is the status write, after Create and the provider ID
 	if _, err := w.pass("m"); err == nil || !strings.HasSuffix(w.effects.struck, "status") {
 		t.Fatalf("the pass ended with %v, interrupted at %q", err, w.effects.struck)
 	}

@@ -33,7 +33,7 @@ type Options struct {
 	Target *Target
 	// Classes resolves the class, credentials and user data of a Machine.
 	Classes Classes
-	// Drainer drains Nodes. It is required if Target is set.
+	// Drainer drains Nodes. The field is required if Target is set.
 	Drainer Drainer
 	// RequireTypeVersion means that a Machine without the type-version label is treated like a Machine with an unknown
 	// type version.
@@ -48,8 +48,8 @@ type Options struct {
 	PreserveTimeout time.Duration
 	// PreserveLimit is the maximum number of failed Machines of one owner that are preserved at the same time. Default 3.
 	PreserveLimit int
-	// ForceDeleted records the Machines that are force-deleted although their instances may still exist. If it is nil, all
-	// deletions wait for the instance.
+	// ForceDeleted records the Machines that are force-deleted although their instances may still exist. If
+	// ForceDeleted is nil, all deletions wait for the instance.
 	ForceDeleted ForceDeleted
 	// Slots limits the number of creations that run at the same time. Nil means no limit.
 	Slots Slots
@@ -86,7 +86,7 @@ type Classes interface {
 // ForceDeleted stores the force-deleted Machines whose instances may remain in the cloud. Orphan removal deletes these
 // instances.
 type ForceDeleted interface {
-	// AddForceDeleted records the Machine durably. It may fail with a conflict.
+	// AddForceDeleted records the Machine durably. AddForceDeleted may fail with a conflict.
 	AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error
 }
 

@@ -35,7 +35,7 @@ func (w *world) watched() *reach {
 	return r
 }
 
-// unreachable starts an outage of the target cluster. To end the outage, call the method back.
+// unreachable starts an outage of the target cluster. The method back ends the outage.
 func (w *world) unreachable(r *reach) {
 	w.targetDown, r.since = true, w.clock.Now()
 	r.epoch++

@@ -19,8 +19,8 @@ type pace struct {
 	// notBefore is the time from which a call with the same inputs may be repeated. If the time is zero, the call is
 	// repeated only with other inputs.
 	notBefore time.Time
-	// askedUntil is the time before which the cloud wants no more calls. It is zero if the cloud has not named such a
-	// time.
+	// askedUntil is the time before which the cloud wants no more calls. askedUntil is zero if the cloud has not
+	// named such a time.
 	askedUntil      time.Time
 	failures        int32
 	reason, message string

@@ -18,11 +18,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pass is one reconciliation of one Machine. It contains what the steps read and change.
+// pass is one reconciliation of one Machine. A pass contains what the steps read and change.
 type pass struct {
 	*Reconciler
-	// provider is the name of this process's provider. It is "" if the Machine has no provider label. The cloud was
-	// never called for such a Machine, because a Machine gets the label before the first call.
+	// provider is the name of this process's provider. The field is "" if the Machine has no provider label. The
+	// cloud was never called for such a Machine, because a Machine gets the label before the first call.
 	provider string
 	// The field before contains the Machine as the API server last returned it. The field machine contains the copy
 	// that this pass changes. Steps may change only the status of that copy directly.

@@ -71,9 +71,9 @@ func (w progress) unless(holds bool) progress {
 	return w
 }
 
-// check returns an error if nothing would trigger another pass. This happens if a step returns atTime without a
-// scheduled pass, or onError without an error. The error makes the queue retry the Machine, so that the Machine is not
-// forgotten.
+// check returns an error if nothing would trigger another pass. Such an error happens if a step returns atTime
+// without a scheduled pass, or onError without an error. The error makes the queue retry the Machine, so that the
+// Machine is not forgotten.
 func (w progress) check(requeueAfter time.Duration) error {
 	if w&atTime != 0 && requeueAfter == 0 || w == onError {
 		return errNoWake

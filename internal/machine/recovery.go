@@ -18,9 +18,9 @@ import (
 // few calls at first.
 const triesPerAnswer = 2
 
-// recovery contains the Machines that wait because a call to the cloud failed. At the end of a long outage, the delays
-// have grown to minutes, and no event ends them early. Only a successful call for another Machine shows that the cloud
-// has recovered.
+// recovery contains the Machines that wait because a call to the cloud failed. At the end of a long outage, the
+// delays have grown to minutes, and no event ends these delays early. Only a successful call for another Machine
+// shows that the cloud has recovered.
 type recovery struct {
 	mu      sync.Mutex
 	waiting map[types.NamespacedName]failedCall

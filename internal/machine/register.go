@@ -16,7 +16,7 @@ import (
 )
 
 // registrationGrace is how long a new Node may be not Ready before the status reports its registration. Most Nodes
-// become Ready within this time, so that one write can report both.
+// become Ready within this time, so that one write can report both the registration and the readiness.
 const registrationGrace = 30 * time.Second
 
 // registerNode records the Node and the result of the node template in the status. The messages about refused and
@@ -94,8 +94,9 @@ func (p *pass) reportNoTarget() {
 	}
 }
 
-// findCandidate returns the Machine's Node. It prefers the Node of status.nodeRef. Otherwise, it returns the Node with
-// the Machine's provider ID. A Node with the Machine's name and no provider ID must be proven to belong to the Machine.
+// findCandidate returns the Machine's Node. findCandidate prefers the Node of status.nodeRef. Otherwise,
+// findCandidate returns the Node with the Machine's provider ID. A Node with the Machine's name and no provider ID
+// must be proven to belong to the Machine.
 func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 	ref := p.machine.Status.NodeRef
 	defer func() {

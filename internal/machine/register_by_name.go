@@ -134,8 +134,8 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 				client.ObjectKeyFromObject(&c.otherMachines[i]))}, true
 		}
 	}
-	// If a Node was deleted, its kubelet still has the certificate and registers again under the same name. This does
-	// not apply to a Machine that is being deleted. The Node may be gone together with the instance, and another
+	// If a Node was deleted, its kubelet still has the certificate and registers again under the same name. The rule
+	// does not apply to a Machine that is being deleted. The Node may be gone together with the instance, and another
 	// instance may have the same name.
 	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.otherMachines) == 0 &&
 		c.machine.DeletionTimestamp.IsZero() && !c.node.CreationTimestamp.Before(&c.machine.CreationTimestamp) {
@@ -144,9 +144,9 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 	return candidate{}, false
 }
 
-// byToken decides with the help of the certificates that were issued for the Node's name. One of them must have been
-// issued for the token of the current attempt before the Node was created. An older Node was registered by another
-// instance.
+// byToken decides with the help of the certificates that were issued for the Node's name. One of these certificates
+// must have been issued for the token of the current attempt before the Node was created. An older Node was
+// registered by another instance.
 func (c claim) byToken() candidate {
 	var ours time.Time
 	other := ""

@@ -237,7 +237,7 @@ func (p *pass) reportConflicts(ctx context.Context, conflicting []conflictingNod
 		p.warn(v1beta1.ReasonNodeConflict, "Register", other.reason)
 		for _, machine := range others {
 			if other.Spec.ProviderID == machine.Spec.ProviderID || nodemark.Proves(machine, other.Node) {
-				continue // Another client wrote this machine's provider ID into this one.
+				continue // Another client wrote the provider ID of machine into p.machine.
 			}
 			p.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
 				"Node %s claims to be machine %s: its kubelet set the provider ID %s. Check the kubelet's configuration on the node.", other.Name,

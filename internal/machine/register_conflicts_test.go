@@ -17,8 +17,8 @@ import (
 // named gives a Node a name that differs from the Node name of its instance in the cloud.
 func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
-// A hostile kubelet sets the provider ID of another instance on its Node. It gets no access to the machine of that
-// instance, and does not prevent the registration of the right Node.
+// A hostile kubelet sets the provider ID of another instance on its Node. The kubelet gets no access to the machine
+// of that instance, and does not prevent the registration of the right Node.
 //
 // Rule: node-name-from-provider.
 func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {

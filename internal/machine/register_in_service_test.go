@@ -151,7 +151,7 @@ func (w *world) wantBlockedByStartupTaint(node *corev1.Node) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
-// The Node of a running machine was deleted by mistake. Its pods may still run.
+// The Node of a running machine was deleted by mistake. The pods of the Node may still run.
 //
 // Rule: no-startup-taints-in-service.
 func TestNodeThatRegistersAgainGetsNoStartupTaints(t *testing.T) {

@@ -138,7 +138,7 @@ func (p *pass) inService(node *corev1.Node) bool {
 		return true // The Node of a working machine was created again.
 	}
 	if findTaint(node.Spec.Taints, uninitializedTaint) >= 0 {
-		return false // No pod could be scheduled to it yet.
+		return false // No pod could be scheduled to the new Node yet.
 	}
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	return launched != nil && launched.Reason == v1beta1.ReasonInstanceAdopted ||
@@ -172,8 +172,8 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// merged returns current with want added. A key that was applied and is no longer wanted gets its former value. If it
-// had none, it is removed.
+// merged returns current with want added. A key that was applied and is no longer wanted gets its former value. A key
+// without a former value is removed.
 func merged(current map[string]string, applied []string, want, former map[string]string) map[string]string {
 	for _, key := range applied {
 		if _, wanted := want[key]; wanted {
@@ -307,7 +307,8 @@ func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused, c
 }
 
 // deviationsOf returns the differences between a new Node and the Machine that the user data should have prevented.
-// They are reported in the machine's class, because the next machines of the class will have the same ones.
+// The machine's class reports these differences, because the next machines of the class will have the same
+// differences.
 func deviationsOf(node *corev1.Node, m *v1beta1.Machine) (out []v1beta1.NodeDeviation) {
 	if _, given := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]; given ||
 		launchReason(m) == v1beta1.ReasonInstanceAdopted {

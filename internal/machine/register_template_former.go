@@ -18,8 +18,8 @@ const (
 )
 
 // formerOf returns the values that the template's keys had on the Node before the template was applied. Known values
-// stay. If the Node's annotation shows that this template was already applied, but there is no record of it, a former
-// process has lost the record. The former values are then unknown.
+// stay. If the Node's annotation shows that this template was already applied, but the status contains no record, a
+// former process has lost the record. The former values are then unknown.
 func formerOf(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate,
 	fingerprint string) []v1beta1.FormerValue {
 	known, former := byName(applied.Former), map[string]string{}

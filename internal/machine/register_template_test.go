@@ -14,7 +14,8 @@ func taint(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// applyOnce applies the node template and updates applied. It fails the test if a second patch would be needed.
+// applyOnce applies the node template and updates applied. applyOnce fails the test if a second patch would be
+// needed.
 func applyOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1beta1.AppliedNodeTemplate) *corev1.Node {
 	t.Helper()
 	out, err := withTemplate(node, m, *applied, applied.NodeUID != "", false)

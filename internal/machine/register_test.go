@@ -49,7 +49,8 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	w.wantRest("m")
 }
 
-// Most nodes become Ready immediately after their registration. One write reports both.
+// Most nodes become Ready immediately after their registration. One write reports both the registration and the
+// readiness.
 //
 // Rule: unready-node-reported-later.
 func TestANodeThatIsNotReadyYetIsNotReportedAtOnce(t *testing.T) {
@@ -104,7 +105,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 
-	// A network plugin that restarts sets its taint again for some time. The machine then does not become a new one.
+	// When a network plugin restarts, it sets its taint again for some time. The machine stays Running.
 	taints(true)
 	w.step(24 * time.Hour)
 	w.wantRest("m")
@@ -140,7 +141,7 @@ func TestContestedNodeIsNotAccepted(t *testing.T) {
 		w.class("small", "")
 		first := w.running("first")
 		second := w.createMachine("second", func(m *v1beta1.Machine) { m.Spec.ProviderID = first.Spec.ProviderID })
-		// The cloud gave one ID twice.
+		// The cloud has given two instances the same ID.
 		second.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: fakeProvider}
 		second.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionTrue,
 			Reason: v1beta1.ReasonInstanceLaunched, LastTransitionTime: metav1.Now()}}

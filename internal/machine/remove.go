@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// removal deletes the instance of a Machine and everything that belongs to it. It is used when the Machine is deleted
-// and when the instance is replaced. The fields of a removal are results of earlier steps of the same pass.
+// removal deletes the instance of a Machine and everything that belongs to it. A removal is used when the Machine is
+// deleted and when the instance is replaced. The fields of a removal are results of earlier steps of the same pass.
 type removal struct {
 	*pass
 	// notOurs is true if the instance with the Machine's provider ID is not known to have the Machine's tags. The instance
@@ -46,7 +46,7 @@ type removal struct {
 func (p *pass) mayRemove() progress {
 	p.tooLate()
 	if !hasFinalizer(p.machine) {
-		p.gone = true // Another finalizer keeps the Machine, or its delete event follows.
+		p.gone = true // The Machine has another finalizer, or its delete event follows.
 		p.forget(client.ObjectKeyFromObject(p.machine))
 		return onMachine
 	}
@@ -276,8 +276,8 @@ func (r *removal) removeFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// leftNamedAfter is the time after which the status of a deletion reports what remains in the cloud. Until then, it is
-// normal that a cloud still detaches volumes and network interfaces.
+// leftNamedAfter is the time after which the status of a deletion reports what remains in the cloud. Before this
+// time, it is normal that a cloud still detaches volumes and network interfaces.
 const leftNamedAfter = 3 * time.Minute
 
 // reportRemoving reports that the provider is deleting the instance. After leftNamedAfter, it also reports what remains

@@ -146,10 +146,10 @@ type drainReport struct {
 	at                    time.Time
 }
 
-// unlessReported prevents two processes from overwriting each other's messages repeatedly. This could happen if both
-// processes assume that they are the leader and see different states of the PodDisruptionBudgets. If another process
-// has just replaced the message of this process, unlessReported keeps the new message. In all other cases, it returns
-// the outcome unchanged.
+// unlessReported prevents two processes from overwriting each other's messages repeatedly. Repeated overwriting could
+// happen if both processes assume that they are the leader and see different states of the PodDisruptionBudgets. If
+// another process has just replaced the message of this process, unlessReported keeps the new message. In all other
+// cases, it returns the outcome unchanged.
 func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o

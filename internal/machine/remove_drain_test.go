@@ -212,7 +212,7 @@ func TestRepeatedDrainRequestsAreEqual(t *testing.T) {
 			t.Errorf("requested a drain from %s to %s, and then from %s to %s", first.Start, first.Deadline, r.Start, r.Deadline)
 		}
 	}
-	if n := len(drainer.requests); n != 5 { // two of them before the workers have checked the node
+	if n := len(drainer.requests); n != 5 { // two requests came before the workers had checked the node
 		t.Errorf("requested %d times", n)
 	}
 }

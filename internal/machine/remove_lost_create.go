@@ -9,10 +9,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// findLost looks for an instance that was created but never recorded in the status. This happens if the answer of
-// Create was lost, the process was killed, or the Machine was deleted at that moment. The instance may already be a
-// Node with pods, so it is deleted like any other instance. If the cloud does not show an instance yet, a later step of
-// the deletion waits for the settle time.
+// findLost looks for an instance that was created but never recorded in the status. An instance is lost in this way
+// if the answer of Create was lost, the process was killed, or the Machine was deleted at that moment. The instance
+// may already be a Node with pods, so it is deleted like any other instance. If the cloud does not show an instance
+// yet, a later step of the deletion waits for the settle time.
 func (r *removal) findLost(ctx context.Context) (progress, error) {
 	if r.machine.Status.Instance != nil || r.machine.Replacing() || r.neverCreated() || instanceUnrecorded(r.machine) {
 		return next, nil

@@ -139,7 +139,7 @@ func (w *world) queueOf() workqueue.TypedRateLimitingInterface[reconcile.Request
 }
 
 // After a success for another machine, a failed call is repeated soon. After each failure, this happens only once. If
-// the calls of only one machine fail, each success for another machine would otherwise repeat them.
+// the calls of only one machine fail, each success for another machine would otherwise repeat these calls.
 //
 // Rule: recovered-cloud-tried-soon.
 func TestRecoveredCloudIsTriedSoon(t *testing.T) {

@@ -64,8 +64,8 @@ func lookupRetryPolicy(code provider.Code) retryPolicy {
 
 // backoff returns the delay after the given number of consecutive failures, which is at least 1. The delay grows
 // exponentially from first to most, and is at least as long as the cloud has asked for. Jitter of up to a quarter is
-// added, so that machines whose calls failed at the same time repeat them at different times. The jitter depends only
-// on the seed and the number of failures.
+// added, so that machines whose calls failed at the same time retry at different times. The jitter depends only on
+// the seed and the number of failures.
 func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
 	d := c.first
 	for range min(failures, 32) - 1 {

@@ -138,8 +138,8 @@ func (r *removal) recordGone() progress {
 	return next
 }
 
-// deletionAccepted reports whether the deletion needs no further check. Either the cloud has accepted the deletion of
-// the instance, or a check has confirmed that the instance is gone.
+// deletionAccepted reports whether the deletion needs no further check. No check is needed if the cloud has accepted
+// the deletion of the instance, or a check has confirmed that the instance is gone.
 func (r *removal) deletionAccepted() bool {
 	if r.states.get(r.machine).teardown.accepted {
 		return true

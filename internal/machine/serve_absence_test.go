@@ -86,7 +86,7 @@ func TestNextProcessWaitsForInstanceThatShowsLate(t *testing.T) {
 	w := newWorld(t, joining, lagging(20*time.Second))
 	w.class("small", "")
 	m := w.createMachine("m")
-	w.effects.next = cut{at: 3, dies: true} // create, provider ID, status
+	w.effects.next = cut{at: 3, dies: true} // 3 is the status write, after Create and the provider ID
 	_, _ = w.pass("m")
 	w.restart()
 	w.reconcile("m")

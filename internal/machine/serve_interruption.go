@@ -26,8 +26,8 @@ type announcement struct {
 	exact bool
 }
 
-// currentAnnouncement returns the current announcement of the provider or the Node. If one of them could not be asked,
-// known is false, and a missing announcement proves nothing.
+// currentAnnouncement returns the current announcement of the provider or the Node. If the provider or the Node could
+// not be asked, known is false, and a missing announcement proves nothing.
 func (p *pass) currentAnnouncement() (a announcement, found, known bool) {
 	known = p.Target == nil || p.node != nil || p.machine.Status.NodeRef == nil
 	if n, ok := p.Signals.Of(p.node); ok {

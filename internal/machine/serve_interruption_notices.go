@@ -24,15 +24,16 @@ import (
 
 const (
 	noticePeriod = 15 * time.Second
-	// noticeHorizon is how far in the future an announced interruption may be. Later ones are treated as advice.
+	// noticeHorizon is how far in the future an announced interruption may be. An interruption at a later time is
+	// treated as advice.
 	noticeHorizon = 15 * time.Minute
 )
 
 type notices struct{ *Reconciler }
 
 // NoticesWiring returns the wiring of the controller that polls the provider for announced interruptions. The
-// controller is triggered once when it starts, and then requeues itself. It is only needed if Options.Interrupter is
-// set.
+// controller is triggered once when it starts, and then requeues itself. The controller is only needed if
+// Options.Interrupter is set.
 func (r *Reconciler) NoticesWiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "interruptions"}})

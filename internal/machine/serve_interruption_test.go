@@ -106,7 +106,7 @@ func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 			t.Errorf("requested a drain from %s to %s, but the instance is reclaimed at %s", r.Start, r.Deadline, end)
 		}
 	}
-	if n := len(drainer.requests); n != 6 { // two of them before the workers of a process have checked the node
+	if n := len(drainer.requests); n != 6 { // two requests came before the workers of a process had checked the node
 		t.Errorf("requested %d times", n)
 	}
 }
@@ -147,7 +147,7 @@ func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
 	w.step(time.Minute)
 	w.taintNode(m.Status.NodeRef.Name, "cloud.google.com/impending-node-termination")
 	w.reconcile("m")
-	if len(drainer.requests) != 3 { // one of them before the workers have checked the node
+	if len(drainer.requests) != 3 { // one request came before the workers had checked the node
 		t.Fatalf("requested %d times", len(drainer.requests))
 	}
 	first, second := drainer.requests[1], drainer.requests[2]

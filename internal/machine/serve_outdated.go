@@ -20,9 +20,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// nodeAnnotationOutdated is an annotation on a Node of an old revision. Its value lists what taintOutdated has added to
-// the Node, separated by commas. A taint or annotation that is not in the list existed before and must not be removed.
-// While the annotation exists, taintOutdated adds nothing again, even if an administrator has removed the taint.
+// nodeAnnotationOutdated is an annotation on a Node of an old revision. The value of this annotation lists what
+// taintOutdated has added to the Node, separated by commas. A taint or annotation that is not in the list existed
+// before and must not be removed. While the annotation exists, taintOutdated adds nothing again, even if an
+// administrator has removed the taint.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 const (
@@ -78,8 +79,8 @@ func declaredOutdated(set client.Object) bool {
 	return outdated
 }
 
-// writeOutdatedNode writes the changed Node and returns true if no write is left to do. Otherwise, it schedules another
-// pass.
+// writeOutdatedNode writes the changed Node and returns true if no write is left to do. Otherwise, writeOutdatedNode
+// schedules another pass.
 func (p *pass) writeOutdatedNode(ctx context.Context, after *corev1.Node) bool {
 	if after == nil {
 		return true

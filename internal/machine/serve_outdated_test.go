@@ -69,7 +69,7 @@ func TestOutdatedTaintIsAddedAndRemoved(t *testing.T) {
 		name          string
 		before        *corev1.Node
 		with, without *corev1.Node
-		// between is a function that changes the tainted Node as an administrator would.
+		// between changes the tainted Node as an administrator would.
 		between func(*corev1.Node)
 		wanted  v1beta1.NodeTemplate
 	}{

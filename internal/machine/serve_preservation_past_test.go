@@ -30,7 +30,7 @@ func TestPastTimeDoesNotDeleteAMachineThatWasNeverPreserved(t *testing.T) {
 		t.Errorf("events %v", got)
 	}
 
-	// An administrator may end the preservation of a machine with a past time.
+	// An administrator may set the annotation to a past time to end the preservation of a machine.
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	w.reconcile("m")
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, past)

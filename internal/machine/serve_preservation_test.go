@@ -55,7 +55,7 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 }
 
 // Rules preserve-on-request, preservation-ends-on-time: with the value "now", a machine is cordoned and removed from
-// its MachineSet at once, in a separate write. It is deleted when its preservation ends, and not earlier.
+// its MachineSet at once, in a separate write. The machine is deleted when its preservation ends, and not earlier.
 func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,8 +16,8 @@ import (
 // stateStore contains everything that a Reconciler remembers between passes. The loss of this memory in a restart
 // causes additional calls and waits for the settle time, but never wrong decisions.
 type stateStore struct {
-	// preserving contains a lock for each owner of preserved machines. The lock is held while these machines are
-	// counted and another one is preserved.
+	// preserving contains a lock for each owner of preserved machines. The lock is held while the preserved machines
+	// are counted and another machine is preserved.
 	preserving keylock.Locks
 
 	machines objectstate.Store[machineState]
@@ -50,8 +50,8 @@ type launchState struct {
 	// ownToken is true if no other process can have created a bootstrap token for the Machine. The field token is true
 	// if this process may have created a bootstrap token. Both fields become false when the token is deleted.
 	ownToken, token bool
-	// extendTokenAt is the time at which the bootstrap token must be checked or extended. It is zero if the token has not
-	// been checked yet.
+	// extendTokenAt is the time at which the bootstrap token must be checked or extended. extendTokenAt is zero if
+	// the token has not been checked yet.
 	extendTokenAt time.Time
 	queuedSince   time.Time
 }
@@ -66,11 +66,11 @@ type updateState struct {
 }
 
 type instanceState struct {
-	// missingSince is the time of the first NotFound answer for the recorded instance. It is zero if there was no such
-	// answer, or if there is newer evidence that the instance exists.
+	// missingSince is the time of the first NotFound answer for the recorded instance. missingSince is zero if there
+	// was no such answer, or if there is newer evidence that the instance exists.
 	missingSince time.Time
-	// deniedAt is the time of the last check in which the witnesses showed that NotFound is not reliable. It becomes
-	// zero when the instance is found.
+	// deniedAt is the time of the last check in which the witnesses showed that NotFound is not reliable. deniedAt
+	// becomes zero when the instance is found.
 	deniedAt time.Time
 	// incomplete is true if the Node became Ready before the cloud showed the instance.
 	incomplete bool
@@ -78,8 +78,8 @@ type instanceState struct {
 	// instance is written to the status, booted is nil.
 	booted      *booted
 	getFailures int32
-	// confirmedID is the provider ID of the instance that the cloud has returned with the tags of the Machine. It is ""
-	// after the Node has got the mark, which replaces this memory.
+	// confirmedID is the provider ID of the instance that the cloud has returned with the tags of the Machine.
+	// confirmedID is "" after the Node has got the mark, which replaces this memory.
 	confirmedID string
 	// suspectID is the provider ID of an instance that another part of the process has reported as missing.
 	suspectID string
@@ -99,7 +99,7 @@ type registrationState struct {
 	otherID types.UID
 	// reapplied counts the values that were set again on the Node because another client had changed them.
 	reapplied *reapplications
-	// tainted is the Node that got the taint of an old revision. It is "" if there is none.
+	// tainted is the Node that got the taint of an old revision. The field is "" if there is none.
 	tainted types.UID
 	// applied is the node template that was applied to the Node. It is nil when the status contains it. The value is
 	// immutable.
@@ -116,8 +116,8 @@ type teardownState struct {
 	// accepted is true if the cloud has accepted the deletion of the instance, or if it is confirmed that the instance is
 	// gone.
 	accepted bool
-	// targetUnreachableSince is the time of the first failure in the current series of failed calls to the target cluster.
-	// It is used only until the instance is gone.
+	// targetUnreachableSince is the time of the first failure in the current series of failed calls to the target
+	// cluster. targetUnreachableSince is used only until the instance is gone.
 	targetUnreachableSince time.Time
 	// cleanupFailsSince is the start of the failures of calls that are made after the instance is gone.
 	cleanupFailsSince time.Time
@@ -163,7 +163,8 @@ func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.created[machine.UID] = at
-	if len(m.created) >= m.sweepAt { // Many machines may be created at once, so do not do this each time.
+	// Do not remove old entries each time, because many machines may be created at once.
+	if len(m.created) >= m.sweepAt {
 		maps.DeleteFunc(m.created, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
 		m.sweepAt = 2*len(m.created) + 16
 	}
@@ -175,8 +176,8 @@ func (m *stateStore) createdAt(machine *v1beta1.Machine) time.Time {
 	return m.created[machine.UID]
 }
 
-// beginAdoption reports whether the Machine may adopt its instance now. While it adopts the instance, no other Machine
-// may do so until endAdoption is called.
+// beginAdoption reports whether the Machine may adopt its instance now. Until endAdoption is called, no other Machine
+// may adopt this instance.
 func (m *stateStore) beginAdoption(machine *v1beta1.Machine) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -150,14 +150,15 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	m.Status.LastOperation.Attempts, m.Status.LastOperation.NextTryTime = attempts, retry
 }
 
-// hasRun reports whether the Machine was a usable Node before and has not failed since then. Its time limit for
-// becoming a Node then no longer applies.
+// hasRun reports whether the Machine was a usable Node before and has not failed since then. The time limit of such a
+// Machine for becoming a Node then no longer applies.
 func (p *pass) hasRun() bool {
 	switch p.machine.Status.Phase {
 	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
 		return true
 	case v1beta1.MachineUpdating:
-		return p.before.Status.NodeRef != nil // This is an update in place. A replaced instance has yet to become a Node.
+		// With an update in place, the Node stays. After a replacement, the new instance has yet to become a Node.
+		return p.before.Status.NodeRef != nil
 	}
 	return false
 }
@@ -233,10 +234,11 @@ func dropCondition(conditions *[]metav1.Condition, kind string) {
 // A merge patch is computed from the JSON of both objects. A request changes either only the status of a Machine or
 // everything except the status, so each patch compares only one of these parts.
 type (
-	// statusOnly is a patch of the status. It fails with a conflict if the Machine has changed since it was read.
+	// statusOnly is a patch of the status. statusOnly fails with a conflict if the Machine has changed since it was
+	// read.
 	statusOnly struct{ before *v1beta1.Machine }
-	// withoutStatus is a patch of everything except the status. It fails with a conflict if the Machine has changed
-	// since it was read.
+	// withoutStatus is a patch of everything except the status. withoutStatus fails with a conflict if the Machine
+	// has changed since it was read.
 	withoutStatus struct{ before *v1beta1.Machine }
 )
 

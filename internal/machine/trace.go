@@ -100,8 +100,8 @@ func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
 	return s.Tracer.Within(ctx, s.operation, "", s.about())
 }
 
-// statusWritten must be called after each write of the status. It exports the steps and operations that ended with this
-// write.
+// statusWritten must be called after each write of the status. statusWritten exports the steps and operations that
+// ended with this write.
 func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
 	if !s.Tracer.On() {
 		return
@@ -307,8 +307,8 @@ func (l *stepSequence) until(name string, end time.Time) {
 	l.at = end
 }
 
-// traceState is what the process remembers of a Machine for its trace. The rest comes from the status of the Machine.
-// Without this state, times are less exact.
+// traceState is what the process remembers of a Machine for its trace. All other data of the trace comes from the
+// status of the Machine. Without traceState, the times in the trace are less exact.
 type traceState struct {
 	launched time.Time
 	// The reason for which the Machine waits, and the start time of this wait.

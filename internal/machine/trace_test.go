@@ -20,7 +20,7 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// traced creates a world whose process reports traces. The function spans exports all spans and returns them.
+// traced creates a world whose process reports traces. The function spans exports and returns all spans.
 func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp.Span) {
 	t.Helper()
 	receiver := otlp.Receive(t)
@@ -43,8 +43,8 @@ func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp
 	}
 }
 
-// completeTrace returns the trace of an operation. It fails the test if the steps of the trace do not cover the whole
-// time of the operation.
+// completeTrace returns the trace of an operation. completeTrace fails the test if the steps of the trace do not
+// cover the whole time of the operation.
 func completeTrace(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Trace {
 	t.Helper()
 	trace := otlp.Of(spans, o.TraceID().String())

@@ -103,8 +103,8 @@ func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStat
 		Version: m.Spec.Version}
 }
 
-// updateInPlace calls Update. If the update needs further steps, updateInPlace returns the driver's outcome. Otherwise,
-// it returns "".
+// updateInPlace calls Update. If the update needs further steps, updateInPlace returns the driver's outcome.
+// Otherwise, updateInPlace returns "".
 func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provider.UpdateOutcome, error) {
 	m := p.machine
 	node, err := p.pairedNode(ctx)

@@ -66,7 +66,8 @@ func kubeletHasVersion(node *corev1.Node, version string) bool {
 	return reported == wanted
 }
 
-// agentMayBeAsked reports whether the Machine can have an agent for the update. Otherwise, it reports why not.
+// agentMayBeAsked reports whether the Machine can have an agent for the update. Otherwise, agentMayBeAsked reports
+// why not.
 func (p *pass) agentMayBeAsked(u *update) bool {
 	switch {
 	case p.Target == nil:

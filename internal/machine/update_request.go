@@ -70,8 +70,8 @@ func (p *pass) noteAmbiguous(err error, fingerprint string) {
 }
 
 // settlesIn returns how much longer an earlier request may still change the instance. A request with the given
-// fingerprint is ignored, because its effect is wanted. An earlier request was sent by this process without an answer,
-// or by an earlier process.
+// fingerprint is ignored, because its effect is wanted. Earlier requests are those that this process sent without
+// getting an answer, and those of former processes.
 func (p *pass) settlesIn(fingerprint string) time.Duration {
 	u := p.states.get(p.machine).update
 	var since time.Time

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// answers replaces the method Update of a driver. Its Update returns the given answers one after another, and then
+// answers replaces the method Update of a driver. This Update returns the given answers one after another, and then
 // repeats the last answer.
 type answers struct {
 	given []provider.UpdateResult

@@ -11,8 +11,8 @@ import (
 const maxClients = 64
 
 // Clients caches a driver's clients, one for each combination of credentials and scope. Calls with the same client
-// share connections and access tokens. Clients keeps at most 64 clients and drops the least recently used one. The zero
-// value is an empty cache. Several goroutines may use a Clients value concurrently.
+// share connections and access tokens. Clients keeps at most 64 clients and drops the least recently used client. The
+// zero value is an empty cache. Several goroutines may use a Clients value concurrently.
 type Clients[C any] struct {
 	mu sync.Mutex
 	// entries are sorted by their last use, the least recently used first.
@@ -26,7 +26,8 @@ type clientEntry[C any] struct {
 
 // Get returns the client for the credentials and the scope. The scope stands for everything else that distinguishes
 // clients, such as an endpoint or a subscription. If there is no client yet, Get calls newClient. Errors of newClient
-// are not cached. Concurrent calls may each create a client, but all of them return the one that was cached first.
+// are not cached. Concurrent calls may each create a client, but all these calls return the client that was cached
+// first.
 func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func() (C, error)) (C, error) {
 	key := clientKey(credentials, scope)
 	if client, found := c.lookup(key); found {

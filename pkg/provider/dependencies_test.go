@@ -38,8 +38,8 @@ var cloudSDKs = []string{
 	"github.com/nutanix-cloud-native/", "k8s.io/cloud-provider-", "k8s.io/legacy-cloud-providers",
 }
 
-// notSDKs lists modules that the test accepts although they match a prefix in cloudSDKs. Telemetry libraries use them
-// to detect where the process runs.
+// notSDKs lists modules that the test accepts although they match a prefix in cloudSDKs. Telemetry libraries use
+// these modules to detect where the process runs.
 var notSDKs = []string{"cloud.google.com/go/compute/metadata"}
 
 // The test checks the compiled packages. The test does not check the module graph, because it contains modules of

@@ -12,8 +12,8 @@ const DefaultCallTimeout = 30 * time.Second
 // Driver creates, finds, updates and deletes the instances of one cloud.
 //
 // Every method honors the deadline and the cancellation of its context. Every error is an *Error with the appropriate
-// Code, or wraps one. Any other error counts as Unknown. Conditions and events show the messages of errors. Messages
-// must not contain credentials, user data or response bodies of the cloud.
+// Code, or wraps an *Error. Any other error counts as Unknown. Conditions and events show the messages of errors.
+// Messages must not contain credentials, user data or response bodies of the cloud.
 type Driver interface {
 	// Name returns the provider's name, a DNS label such as "azure". The driver serves the classes and machines with
 	// this name in spec.provider.
@@ -31,11 +31,11 @@ type Driver interface {
 	// before the first node exists. Fields that the driver cannot know stay empty. Capacity may call the cloud.
 	Capacity(ctx context.Context, req CapacityRequest) (Capacity, error)
 
-	// Create creates the instance, or returns an existing one. An existing instance was created with the same token, or
-	// carries the tags for ClusterID and Machine.UID. Create returns as soon as the cloud has given the instance an
-	// identity. The instance may still be StatePending. Create returns AlreadyExists if the cloud answers that the
-	// token was used with other parameters, or that the instance created with the token is gone. Create never returns
-	// an instance that is being deleted.
+	// Create creates the instance, or returns an existing instance. An existing instance was created with the same
+	// token, or carries the tags for ClusterID and Machine.UID. Create returns as soon as the cloud has given the
+	// instance an identity. The instance may still be StatePending. Create returns AlreadyExists if the cloud answers
+	// that the token was used with other parameters, or that the instance created with the token is gone. Create
+	// never returns an instance that is being deleted.
 	//
 	// Machinist begins another attempt, with another token, only after lookups by tags have found nothing for
 	// CreateSettle. A driver therefore need not guard against reads that lag behind its own writes.
@@ -111,25 +111,26 @@ type Settler interface {
 // Adopter is implemented by drivers that can set Machinist's tags on an instance of another system. Machinist uses it
 // for Machines that are created with the providerID of an existing instance.
 type Adopter interface {
-	// Adopt sets req.Tags on the instance. It replaces the tags of another cluster or machine only if they are exactly
-	// those of req.Former (see AdoptRequest.Replaces). Otherwise it fails with FailedPrecondition. If the answer of
-	// Adopt is lost, the tags become visible within CreateSettle, or the call had no effect.
+	// Adopt sets req.Tags on the instance. The method replaces the tags of another cluster or machine only if they
+	// are exactly those of req.Former (see AdoptRequest.Replaces). Otherwise, the method fails with
+	// FailedPrecondition. If the answer of Adopt is lost, the tags become visible within CreateSettle, or the call
+	// had no effect.
 	//
-	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a tag
-	// that only users of the cloud can set. Without this requirement, every user who may create a Machine could delete
-	// any of these instances. An instance with the tags of req.Former does not need the mark, but only if List for the
-	// class covers the instance.
+	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a
+	// tag that only users of the cloud can set. Without this requirement, every user who may create a Machine could
+	// delete the instances of other owners. An instance with the tags of req.Former does not need the mark, but only
+	// if List for the class covers the instance.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 
 // Scoper is implemented by drivers whose List returns the same result for many classes, such as all classes of one
 // account, region or resource group. Without Scoper, Machinist calls List once for each distinct providerSpec.
 type Scoper interface {
-	// ListScope names everything that List covers for the class, except the credentials. For two classes with the same
-	// credentials and the same name, List returns the same result. ListScope makes no call to the cloud. The returned
-	// name contains no secret. If the name is empty or ListScope fails, Machinist lists the class separately. Two
-	// classes must not have the same name if List returns different instances for them, because Machinist would then
-	// overlook orphans. Different names for the same instances only cause unnecessary calls.
+	// ListScope names everything that List covers for the class, except the credentials. For two classes with the
+	// same credentials and the same name, List returns the same result. ListScope makes no call to the cloud. The
+	// returned name contains no secret. If the name is empty or ListScope fails, Machinist lists the class
+	// separately. Two classes must not have the same name if List returns different instances for them, because
+	// Machinist would then miss orphans. Different names for the same instances only cause unnecessary calls.
 	ListScope(class Class) (string, error)
 }
 

@@ -17,8 +17,8 @@ const (
 	// specification, the class or a Secret changes.
 	InvalidArgument Code = "InvalidArgument"
 	// FailedPrecondition: the specification is well-formed, but cannot be served now. For example, an image does not
-	// exist, a policy forbids it, or the instance carries the tags of another owner. Machinist retries at the same
-	// times as after InvalidArgument, because an administrator may fix the cause in the cloud.
+	// exist, a policy forbids the instance, or the instance carries the tags of another owner. Machinist retries at
+	// the same times as after InvalidArgument, because an administrator may fix the cause in the cloud.
 	FailedPrecondition Code = "FailedPrecondition"
 	// NotFound: the cloud answered and has no such instance. Driver.Get describes the consequences.
 	NotFound Code = "NotFound"
@@ -43,8 +43,8 @@ const (
 	Aborted Code = "Aborted"
 	// Canceled: the caller canceled the context. The call may have taken effect. Machinist retries.
 	Canceled Code = "Canceled"
-	// Unimplemented: the driver cannot do this at all. Machinist retries only when the specification, the class or a
-	// Secret changes.
+	// Unimplemented: the driver does not support the request at all. Machinist retries only when the specification,
+	// the class or a Secret changes.
 	Unimplemented Code = "Unimplemented"
 	// Internal: the cloud or the driver has a bug. The call may have taken effect. Machinist retries.
 	Internal Code = "Internal"
@@ -68,8 +68,8 @@ func (c Code) Ambiguous() bool {
 	return false
 }
 
-// Error is the error type that drivers return. Its Code decides what Machinist does next. Machinist shows Message to
-// users in conditions and events.
+// Error is the error type that drivers return. The Code of an Error decides what Machinist does next. Machinist shows
+// Message to users in conditions and events.
 type Error struct {
 	Code    Code
 	Message string
@@ -78,7 +78,7 @@ type Error struct {
 	Field string
 	// RetryAfter is the minimum time before the next call that the cloud requested, or zero.
 	RetryAfter time.Duration
-	// Cause is the wrapped error, for errors.Is and errors.As. It is not shown to users.
+	// Cause is the wrapped error, for errors.Is and errors.As. The field is not shown to users.
 	Cause error
 }
 

@@ -18,24 +18,25 @@ type Importer interface {
 	// Machine names.
 	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
 
-	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches the
-	// running instance. It makes no call to the cloud. For everything that it cannot translate, Import returns a
-	// Finding with the path of the old field. Unknown fields are findings too. A driver must not ignore a field without
-	// a Finding. Import returns InvalidArgument if it cannot read the description at all.
+	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches
+	// the running instance. The method makes no call to the cloud. For everything that it cannot translate, Import
+	// returns a Finding with the path of the old field. Unknown fields are findings too. A driver must not ignore a
+	// field without a Finding. Import returns InvalidArgument if it cannot read the description at all.
 	//
 	// The migrator calls Import a second time with made-up values in place of the values from Secrets. If a part of
 	// Imported.Spec differs between the two calls, the part depends on Secrets. Plans do not show such parts.
 	Import(ctx context.Context, req ImportRequest) (Imported, error)
 
-	// Release removes the tags by which the old system would recognize the instance as its own and delete it. It
-	// removes them from the Machine's instance and its parts, and keeps all other tags. It succeeds if there is nothing
-	// to remove. It fails with FailedPrecondition if the instance does not carry the tags of the cluster and the
-	// Machine, and with NotFound if there is no such instance.
+	// Release removes the tags by which the old system would recognize the instance as its own and delete it. Release
+	// removes these tags from the Machine's instance and its parts, and keeps all other tags. The method succeeds if
+	// there is nothing to remove. The method fails with FailedPrecondition if the instance does not carry the tags of
+	// the cluster and the Machine, and with NotFound if there is no such instance.
 	Release(ctx context.Context, req ReleaseRequest) error
 
-	// Disown removes Machinist's tags, and nothing else, so that the instance is as it was before Adopt. It removes
-	// only the tags of exactly this cluster and Machine. It succeeds if the instance has no tags of Machinist or does
-	// not exist. It fails with FailedPrecondition if the instance has the tags of another cluster or Machine.
+	// Disown removes Machinist's tags, and nothing else, so that the instance is as it was before Adopt. The method
+	// removes only the tags of exactly this cluster and Machine. The method succeeds if the instance has no tags of
+	// Machinist or does not exist. The method fails with FailedPrecondition if the instance has the tags of another
+	// cluster or Machine.
 	Disown(ctx context.Context, req DisownRequest) error
 }
 
@@ -64,8 +65,8 @@ type Legacy struct {
 	// Provider is the old system's name for the cloud, as written in the description, such as "azure" or "Azure".
 	// Without such a name, Provider is the kind of the description, such as AzureMachineProviderSpec.
 	Provider string
-	// Spec is the part of the old object that describes the instance, as JSON. It may contain secrets. The field of the
-	// old object depends on the old system:
+	// Spec is the part of the old object that describes the instance, as JSON. The description may contain secrets.
+	// The field of the old object depends on the old system:
 	//
 	//   - machine.k8s.io, machines.k8s.io, cluster.k8s.io: the field cloudProviderSpec. Every reference to a Secret or
 	//     ConfigMap is replaced by its value. The key sshPublicKeys, a list of strings, is added: the old object has
@@ -85,7 +86,8 @@ type LocateRequest struct {
 
 // Located is an instance that an old system created.
 type Located struct {
-	// Instance is the instance as the cloud reports it. Its provider ID has the same spelling as in Driver.Get.
+	// Instance is the instance as the cloud reports it. The provider ID in this field has the same spelling as in
+	// Driver.Get.
 	Instance Instance
 	// Machine is the name of the old Machine, from a tag or from the instance's name. MachineUID is the UID of the old
 	// Machine from a tag. An unknown name or UID is empty.
@@ -97,8 +99,8 @@ type Located struct {
 	// do. It is empty if the driver knows no reason. The migration begins only when NotAdoptable is empty for all
 	// instances.
 	NotAdoptable string
-	// Facts contains what Import needs to know about the instance. It is opaque to the caller, at most 8 KiB, and
-	// contains no secrets.
+	// Facts contains what Import needs to know about the instance. The content is opaque to the caller, at most 8
+	// KiB, and contains no secrets.
 	Facts []byte
 }
 
@@ -156,8 +158,8 @@ type Finding struct {
 	// Path is the path of the old field, such as spec.providerSpec.value.diskType. In the findings of a driver, the
 	// path begins at the description that the driver received.
 	Path string
-	// Message explains what the finding means and what to do. It contains no secrets, and no values of fields that may
-	// contain secrets.
+	// Message explains what the finding means and what to do. The message contains no secrets, and no values of
+	// fields that may contain secrets.
 	Message string
 }
 

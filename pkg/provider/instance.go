@@ -29,17 +29,17 @@ const (
 
 // Instance is an instance as the cloud reports it.
 type Instance struct {
-	// ProviderID is equal, byte for byte, to spec.providerID of the Node. It is a URL such as "azure:///…/vm-1" without
-	// white space, has at most 1 KiB, and never changes. The segment after the last "/" is unique among all instances
-	// of the provider.
+	// ProviderID is equal, byte for byte, to spec.providerID of the Node. The ProviderID is a URL such as
+	// "azure:///…/vm-1" without white space, has at most 1 KiB, and never changes. The segment after the last "/" is
+	// unique among all instances of the provider.
 	ProviderID string
 	State      InstanceState
-	// StateMessage is the reason for the state, if the cloud reports one. It contains no secrets.
+	// StateMessage is the reason for the state, if the cloud reports one. StateMessage contains no secrets.
 	StateMessage string
 	// StateCode belongs to StateFailed. The driver sets the code that Create would have returned if it had failed for
 	// the same reason. StateCode is empty if the cloud does not report the reason. After ResourceExhausted, Machinist
-	// deletes the instance and creates another one for the same machine, with the same backoff as after such a Create
-	// call. After any other code, or without one, the machine becomes Failed.
+	// deletes the instance and creates another instance for the same machine, with the same backoff as after such a
+	// Create call. After any other code, or without one, the machine becomes Failed.
 	StateCode Code
 	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain. NodeName is empty if the
 	// driver cannot know the name. If Create reports the name, Get must report it too, because a kubelet can join only
@@ -49,15 +49,15 @@ type Instance struct {
 	// for them.
 	Addresses []corev1.NodeAddress
 	// GuestAddresses are addresses that only the guest reports, such as through an agent. A guest can report any
-	// address, such as that of an API server. Machinist shows them, but approves serving certificates for them only
-	// within the ranges of --approve-guest-addresses.
+	// address, such as that of an API server. Machinist shows these addresses, but approves serving certificates only
+	// for addresses within the ranges of --approve-guest-addresses.
 	GuestAddresses []corev1.NodeAddress
 
 	// Type, Region and Zone are the provider's names, with at most 256 bytes each.
 	Type   string
 	Region string
 	Zone   string
-	// LaunchTime is when the cloud accepted the instance. It is zero if the cloud does not report this.
+	// LaunchTime is when the cloud accepted the instance. LaunchTime is zero if the cloud does not report this.
 	LaunchTime time.Time
 
 	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the tags. A missing tag leaves its field
@@ -83,9 +83,9 @@ func (in *Instance) AllAddresses() []corev1.NodeAddress {
 	return all
 }
 
-// OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID. Otherwise it returns
-// FailedPrecondition, and the driver must not change the instance. An instance that lacks one of the tags has no known
-// owner. OwnedBy returns InvalidArgument if clusterID or m.UID is empty.
+// OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID. Otherwise, OwnedBy
+// returns FailedPrecondition, and the driver must not change the instance. An instance that lacks one of the tags has
+// no known owner. OwnedBy returns InvalidArgument if clusterID or m.UID is empty.
 func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 	if clusterID == "" || m.UID == "" {
 		return Errorf(InvalidArgument, "cluster ID %q or UID %q of machine %s/%s is empty", clusterID, m.UID,
@@ -100,12 +100,12 @@ func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 }
 
 // Leftover is a part of a machine without an instance, such as a disk, a network interface or an address. A part is
-// left over after an interrupted Create, or if the instance was deleted without it.
+// left over after an interrupted Create, or if the instance was deleted without its parts.
 type Leftover struct {
-	// ID is the cloud's name for the disk, network interface or address, for display. It is unique among all parts, the
-	// same in every list, and has at most 1 KiB.
+	// ID is the cloud's name for the disk, network interface or address, for display. ID is unique among all parts,
+	// the same in every list, and has at most 1 KiB.
 	ID string
-	// LaunchTime is when the part was created. It is zero if the cloud does not report this.
+	// LaunchTime is when the part was created. LaunchTime is zero if the cloud does not report this.
 	LaunchTime time.Time
 
 	// ClusterID, MachineUID and MachineKey (namespace/name) are the values of the part's tags. A missing tag leaves its

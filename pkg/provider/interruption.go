@@ -42,6 +42,7 @@ type InterruptionReason string
 const (
 	// Preemption: the cloud reclaims a spot or preemptible instance.
 	Preemption InterruptionReason = "Preemption"
-	// Termination: any other reason, such as a scaling group that shrinks or a host that is retired. It is the default.
+	// Termination: any other reason, such as a scaling group that shrinks or a host that is retired. This reason is
+	// the default.
 	Termination InterruptionReason = "Termination"
 )

@@ -23,12 +23,12 @@ type Machine struct {
 	UID       types.UID
 }
 
-// Class describes how an instance is created. It comes from a MachineClass or from the Machine itself.
+// Class describes how an instance is created. Class comes from a MachineClass or from the Machine itself.
 type Class struct {
 	// Spec is the providerSpec as raw JSON, exactly as the user wrote it. Treat it as hostile until the driver has
 	// parsed it strictly. In a GetRequest or DeleteRequest, it is empty if the class no longer exists.
 	Spec []byte
-	// Credentials are the contents of the class's Secret. They are empty if the class refers to no Secret.
+	// Credentials are the contents of the class's Secret. Credentials are empty if the class refers to no Secret.
 	Credentials Credentials
 }
 
@@ -61,13 +61,13 @@ type CreateRequest struct {
 	Class   Class
 	// ClusterID identifies the installation. The field Tags also contains the cluster ID.
 	ClusterID string
-	// Token makes the request idempotent in the cloud. It is the same for every retry of one attempt, and has the form
-	// "<uid>-<attempt>".
+	// Token makes the request idempotent in the cloud. The token is the same for every retry of one attempt, and has
+	// the form "<uid>-<attempt>".
 	Token string
 	// Tags must be on the instance from the moment of its creation.
 	Tags map[string]string
-	// UserData is the rendered bootstrap data. It is byte-identical for every retry of one attempt. It contains
-	// secrets.
+	// UserData is the rendered bootstrap data. UserData is byte-identical for every retry of one attempt. UserData
+	// contains secrets.
 	UserData Secret
 	// Version is the requested kubelet version, such as "v1.36.3". It is empty if the image determines the version.
 	Version string
@@ -78,8 +78,8 @@ type GetRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance. If it is empty, Get finds the instance by the tags for ClusterID and
-	// Machine.UID.
+	// ProviderID identifies the instance. If ProviderID is empty, Get finds the instance by the tags for ClusterID
+	// and Machine.UID.
 	ProviderID string
 	// Scope is the value that the driver returned in Instance.Scope. It is empty if no value was recorded.
 	Scope string
@@ -136,8 +136,8 @@ type DeleteRequest struct {
 	Machine   Machine
 	Class     Class
 	ClusterID string
-	// ProviderID identifies the instance. If it is empty, Delete finds the instance by the tags for ClusterID and
-	// Machine.UID.
+	// ProviderID identifies the instance. If ProviderID is empty, Delete finds the instance by the tags for ClusterID
+	// and Machine.UID.
 	ProviderID string
 	Scope      string
 }
@@ -198,7 +198,7 @@ type ListRequest struct {
 type ListPage struct {
 	Instances []Instance
 	// Leftovers are parts that carry the cluster's tag and belong to no instance. A Delete call without a provider ID
-	// deletes them. If a driver's parts cannot exist without their instance, it returns no Leftovers.
+	// deletes such parts. If a driver's parts cannot exist without their instance, it returns no Leftovers.
 	Leftovers []Leftover
 	// Continue is empty on the last page.
 	Continue string

@@ -71,7 +71,7 @@ type Account struct {
 	Quotas map[string]simcloud.Quota `json:"quotas,omitempty"`
 }
 
-// Default returns the default catalog. It has no accounts.
+// Default returns the default catalog. The result has no accounts.
 func Default() *Catalog {
 	second, half := simcloud.Duration(time.Second), simcloud.Duration(500*time.Millisecond)
 	return &Catalog{

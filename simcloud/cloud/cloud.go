@@ -60,21 +60,21 @@ type Cloud struct {
 
 	mu       sync.Mutex
 	settings simcloud.Settings
-	overlay  simcloud.SettingsPatch // changed by the admin
+	overlay  simcloud.SettingsPatch // settings that the administrator has changed
 	accounts map[string]*account
 	capacity map[capacityKey]int
 	created  int
 
 	instances    map[string]*instance
-	order        []*instance // ordered by sequence
+	order        []*instance // instances ordered by sequence number
 	tokens       map[tokenKey]*instance
 	tags         map[tag]map[*instance]bool
 	agenda       agenda
 	slots        *pool
 	usage        map[usageKey]usage
 	capacityUsed map[capacityKey]int
-	pages        int // listed pages of instances
-	answers      int // answers about instances
+	pages        int // number of listed pages of instances
+	answers      int // number of answers about instances
 	live         int
 	peak         int
 }
@@ -94,7 +94,7 @@ type instance struct {
 	machine       machine
 
 	due         time.Time
-	agendaIndex int // -1 if not on the agenda
+	agendaIndex int // index in the agenda, or -1
 }
 
 // New restores the state from the journal and starts the machines that were switched on.
@@ -282,7 +282,7 @@ func (c *Cloud) apply(inst *instance, next *record) {
 	if len(c.agenda) > 0 && c.agenda[0] == inst {
 		select {
 		case c.wake <- struct{}{}:
-		default: // Run has not received the previous signal yet.
+		default: // Run has not received the previous signal yet, so no further signal is needed.
 		}
 	}
 }

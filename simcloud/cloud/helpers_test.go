@@ -36,7 +36,7 @@ func (h *fakeHosts) Stop(id string) {
 	delete(h.on, id)
 }
 
-// world is a simulated cloud with its clock and its state directory.
+// world is a simulated cloud with a fake clock and a state directory.
 type world struct {
 	t       *testing.T
 	dir     string

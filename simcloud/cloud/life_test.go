@@ -85,7 +85,7 @@ func TestFaultsOfInstances(t *testing.T) {
 	second := simcloud.Duration(time.Second)
 	type step struct {
 		after time.Duration
-		fault simcloud.InstanceFaultKind // added before the time passes
+		fault simcloud.InstanceFaultKind // fault to add before the time passes
 		state simcloud.InstanceState
 		on    bool
 	}
@@ -238,7 +238,7 @@ func TestRestartKeepsState(t *testing.T) {
 	w.pass(500 * time.Millisecond)
 	ending := w.create()
 	w.pass(400 * time.Millisecond)
-	w.restart() // without closing anything, as if the process had been killed
+	w.restart() // The restart closes nothing, as if the process had been killed.
 	w.pass(100 * time.Millisecond)
 	w.wantState(booting.ID, simcloud.StateRunning)
 	w.wantState(ending.ID, simcloud.StatePending)
@@ -342,7 +342,7 @@ func TestRunCarriesOutDueChanges(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
-	inst := w.create() // wakes Run
+	inst := w.create() // This creation wakes Run.
 	deadline := time.After(10 * time.Second)
 	for w.state(inst.ID) != simcloud.StateRunning {
 		select {

@@ -17,13 +17,13 @@ type account struct {
 	name     string
 	token    string
 	readOnly bool
-	regions  []string // all if empty
+	regions  []string // allowed regions; all regions if empty
 	quotas   map[string]simcloud.Quota
 }
 
 type usageKey struct{ account, region string }
 
-// usage is what counts against a quota.
+// usage contains the numbers of instances and CPUs that count against a quota.
 type usage struct{ instances, cpus int }
 
 // capacityKey needs no region, because zone names are unique.
@@ -85,7 +85,8 @@ func (c *Cloud) loadLimit(key string) error {
 	return nil
 }
 
-// Authenticate returns the account of a token. It compares digests, so its duration reveals nothing about tokens.
+// Authenticate returns the account of a token. Authenticate compares digests, so its duration reveals nothing about
+// tokens.
 func (c *Cloud) Authenticate(token string) (name string, ok bool) {
 	d := digest([]byte(token))
 	c.mu.Lock()

@@ -312,7 +312,7 @@ func (c *Cloud) change(accountName, id string, do func(next *record) error) (*si
 	if err := do(next); err != nil {
 		return nil, err
 	}
-	next.advance(now, c.settings) // for changes with a duration of 0
+	next.advance(now, c.settings) // Apply changes with a duration of 0 at once.
 	if err := c.commit(inst, next); err != nil {
 		return nil, failJournal(err)
 	}
@@ -337,7 +337,7 @@ func providerID(region, zone, id string) string { return "sim://" + region + "/"
 func (c *Cloud) newID() string {
 	for {
 		random := make([]byte, 9)
-		rand.Read(random) // never fails
+		rand.Read(random) // rand.Read never fails
 		id := "i-" + hex.EncodeToString(random)[:17]
 		if c.instances[id] == nil {
 			return id

@@ -260,8 +260,8 @@ func TestTags(t *testing.T) {
 }
 
 // Each instance that exists throughout a list is returned exactly once, even if others come and go between pages. If
-// few instances have the requested tag, the list uses an index of tags. Otherwise, it examines all instances. The test
-// covers both cases.
+// few instances have the requested tag, the list uses an index of tags. Otherwise, the cloud examines all instances.
+// The test covers both cases.
 func TestPagesAreStable(t *testing.T) {
 	for _, rare := range []bool{false, true} {
 		for _, limit := range []int{1, 3, 7, 20, 1000} {
@@ -324,7 +324,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 	w := newWorld(t)
 	old := w.create(withTags("v", "1"))
 	w.set(simcloud.SettingsPatch{ReadLag: seconds(10)})
-	w.wantState(old.ID, simcloud.StatePending) // written before the lag was set
+	w.wantState(old.ID, simcloud.StatePending) // This state was written before the lag was set.
 
 	w.pass(time.Second)
 	young := w.create()

@@ -63,7 +63,7 @@ func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	}
 	f.After = simcloud.Duration(at.Sub(r.Instance.LaunchTime))
 	i, _ := slices.BinarySearchFunc(r.Faults, f.After, func(g simcloud.InstanceFault, after simcloud.Duration) int {
-		if g.After <= after { // after other faults at the same time
+		if g.After <= after { // Insert the fault after other faults at the same time.
 			return -1
 		}
 		return 1

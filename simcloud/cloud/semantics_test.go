@@ -96,7 +96,7 @@ func TestPreviousStateReturns(t *testing.T) {
 	in := w.create()
 	w.setSemantics(simcloud.SemanticsPatch{StateReturns: seconds(5)})
 	w.wantState(in.ID, simcloud.StatePending)
-	w.wantState(in.ID, simcloud.StatePending) // no previous state
+	w.wantState(in.ID, simcloud.StatePending) // A new instance has no previous state.
 	w.pass(time.Second)
 	w.wantState(in.ID, simcloud.StateRunning)
 	w.wantState(in.ID, simcloud.StatePending)

@@ -35,7 +35,7 @@ func (c *Cloud) PatchSettings(patch simcloud.SettingsPatch) (simcloud.Settings, 
 		return c.settings, failJournal(err)
 	}
 	if lagsOf(next) != lagsOf(c.settings) {
-		c.showAll() // A lag applies only to later writes.
+		c.showAll() // A new lag applies only to later writes.
 	}
 	c.overlay, c.settings = overlay, next
 	return next, nil

@@ -27,8 +27,8 @@ type Options struct {
 	// Endpoints are the base URLs of the allowed clouds, such as "http://127.0.0.1:8080". The first is the default. At
 	// least one is required.
 	Endpoints []string
-	// HTTPClient sends all calls. It never follows redirects. Default: a client without a proxy that keeps connections
-	// for many concurrent calls.
+	// HTTPClient sends all calls. HTTPClient never follows redirects. Default: a client without a proxy that keeps
+	// connections for many concurrent calls.
 	HTTPClient *http.Client
 	// CreateSettle is how long an unanswered create call may still take effect, and how long its instance may be
 	// missing in lists. Default: twice provider.DefaultCallTimeout.

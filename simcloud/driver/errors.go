@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// translate converts an error of the cloud to a canonical one. It replaces the message, because the cloud's message may
-// contain parts of the request.
+// translate converts an error of the cloud to an error with a canonical code. The function replaces the message,
+// because the cloud's message may contain parts of the request.
 func translate(err error, attempted string) error {
 	out := &provider.Error{Code: provider.Unknown, Cause: err}
 	answer := "the call failed"

@@ -167,8 +167,8 @@ func byTags(ctx context.Context, client account, o owner) ([]simcloud.Instance, 
 	return found, nil
 }
 
-// find returns the owner's instance by provider ID, or by tags if the ID is empty. Of several instances with the tags,
-// it prefers the oldest one that is not being deleted.
+// find returns the owner's instance by provider ID, or by tags if the ID is empty. Of several instances with the
+// tags, it prefers the oldest instance that is not being deleted.
 func find(ctx context.Context, client account, providerID string, o owner) (*simcloud.Instance, error) {
 	if providerID != "" {
 		return byProviderID(ctx, client, providerID)

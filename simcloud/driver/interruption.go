@@ -8,7 +8,7 @@ import (
 )
 
 // Announcing is a Driver that also implements provider.Interrupter: it reports the instances that the cloud will
-// reclaim. This is a separate type, because Machinist lists the instances of such drivers every few seconds.
+// reclaim. Announcing is a separate type, because Machinist lists the instances of such drivers every few seconds.
 type Announcing struct{ *Driver }
 
 var _ provider.Interrupter = Announcing{}

@@ -164,8 +164,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return convert(in, endpoint), nil
 }
 
-// List implements provider.Driver. It covers the whole account, because regions that no class uses anymore may still
-// contain instances.
+// List implements provider.Driver. List covers the whole account, because regions that no class uses anymore may
+// still contain instances.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list instances: the cluster ID is empty")

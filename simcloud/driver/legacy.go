@@ -42,8 +42,8 @@ type LegacyCredentials struct {
 
 var _ provider.Importer = (*Driver)(nil)
 
-// Import implements provider.Importer. It omits the zone, because the instances of a class may be in several zones.
-// Without a zone in the class, Update accepts every zone.
+// Import implements provider.Importer. Import omits the zone, because the instances of a class may be in several
+// zones. Without a zone in the class, Update accepts every zone.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
 	old, err := readLegacy(req.Legacy)
 	if err != nil {

@@ -54,7 +54,7 @@ const maxSpecBytes = 64 << 10
 
 var name = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// parse rejects unknown and repeated fields. Its errors contain the path of the field.
+// parse rejects unknown and repeated fields. The errors of parse contain the path of the field.
 func (d *Driver) parse(raw []byte) (Spec, error) {
 	var spec Spec
 	if len(raw) > maxSpecBytes {

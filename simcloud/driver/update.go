@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Update implements provider.Driver. It changes the type, the image and the kubelet version in place if the cloud
+// Update implements provider.Driver. Update changes the type, the image and the kubelet version in place if the cloud
 // supports this. An agent in the image may change the kubelet version instead. Another region, zone or endpoint
 // requires another instance.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {

@@ -50,7 +50,7 @@ type Decision struct {
 type Rules struct {
 	journal *journal.Journal
 	mu      sync.Mutex
-	rules   []*rule // ordered by sequence
+	rules   []*rule // rules ordered by sequence number
 }
 
 // rule is a fault rule as the journal stores it. The journal also stores the counters of the rule. So a rule for the
@@ -179,7 +179,7 @@ func (rs *Rules) Add(new simcloud.FaultRule) (*simcloud.FaultRule, error) {
 		return nil, err
 	}
 	random := make([]byte, 6)
-	rand.Read(random) // never fails
+	rand.Read(random) // rand.Read never fails
 	new.ID, new.Matched, new.Acted = "fault-"+hex.EncodeToString(random), 0, 0
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

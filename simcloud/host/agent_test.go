@@ -22,7 +22,7 @@ func TestAgentHandlesUpdateRequest(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		noAgent     bool
-		version     string // of the kubelet after the call
+		version     string // version of the kubelet after the call
 		answer      string
 	}{
 		"new version":                    {map[string]string{requestKey: "v1.37.0"}, false, "v1.37.0", "succeeded"},

@@ -34,7 +34,7 @@ const (
 
 type bootstrap struct {
 	server     string // base URL of the API server
-	serverName string // overrides the name in the URL for the verification
+	serverName string // server name for the verification of the certificate, instead of the host in the URL
 	caPEM      []byte
 	token      string
 
@@ -114,8 +114,8 @@ type namedContext struct {
 	} `json:"context"`
 }
 
-// readKubeconfig reads the kubeconfig with the bootstrap token. It refuses commands and files: user data must not make
-// the process run or read anything.
+// readKubeconfig reads the kubeconfig with the bootstrap token. readKubeconfig refuses commands and files: user data
+// must not make the process run or read anything.
 func (b *bootstrap) readKubeconfig(data []byte) error {
 	var config struct {
 		Kind           string         `json:"kind"`
@@ -300,7 +300,8 @@ func (b *bootstrap) readExtraArgs(args string) (ignored []string, err error) {
 	return ignored, nil
 }
 
-// kubeletMaySet reports whether a kubelet accepts a label. It accepts only some labels of Kubernetes' own domains.
+// kubeletMaySet reports whether a kubelet accepts a label. kubeletMaySet accepts only some labels of Kubernetes' own
+// domains.
 func kubeletMaySet(key string) bool {
 	namespace, _, qualified := strings.Cut(key, "/")
 	within := func(domains ...string) bool {

@@ -30,7 +30,7 @@ const (
 // certificatePatience is how long a kubelet waits for a certificate before it creates another request.
 const certificatePatience = 15 * time.Minute
 
-// authenticate connects with the node certificate on the disk, or requests a new one.
+// authenticate connects with the node certificate on the disk, or requests a new certificate.
 func (m *machine) authenticate(ctx context.Context) error {
 	certificate, err := m.disk.certificate(m.clock.Now())
 	if err != nil {
@@ -51,7 +51,7 @@ func (m *machine) authenticate(ctx context.Context) error {
 	return err
 }
 
-// certificate returns the node certificate, or an error if the disk has no valid one.
+// certificate returns the node certificate, or an error if the disk has no valid certificate.
 func (d Disk) certificate(now time.Time) (*tls.Certificate, error) {
 	if len(d.CertificatePEM) == 0 {
 		return nil, errors.New("there is no certificate")
@@ -171,7 +171,7 @@ func (m *machine) awaitCertificate(ctx context.Context, conn *connection,
 	}
 }
 
-// issuedCertificate returns the certificate of an approved request, or nil if not issued yet.
+// issuedCertificate returns the certificate of an approved request, or nil if the certificate is not issued yet.
 func issuedCertificate(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) &&

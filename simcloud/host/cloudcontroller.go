@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// setCloudFields acts as a cloud controller manager: it sets the provider ID, if empty, and the labels for instance
-// type, region and zone. The credentials of the kubelet allow this.
+// setCloudFields acts as a cloud controller manager: it sets a missing provider ID, and the labels for instance type,
+// region and zone. The credentials of the kubelet allow this.
 func (m *machine) setCloudFields(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

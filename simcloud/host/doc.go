@@ -3,7 +3,7 @@
 //
 // A machine reads its user data and requests a node certificate with the bootstrap token. Then the simulated kubelet
 // registers the Node, keeps the Lease and the status of the Node up to date, and simulates the pods that are bound to
-// the Node. The user data is its only source of information and credentials. Its console shows errors.
+// the Node. The user data is its only source of information and credentials. The console of the machine shows errors.
 //
 // User data is a cloud-config. Only write_files has an effect. The machine reads these files:
 //
@@ -15,7 +15,7 @@
 //   - /etc/machine-version: the version of the kubelet. It takes precedence over KUBELET_VERSION.
 //
 // If the image contains an agent, the agent installs the kubelet version in the Node's annotation
-// machinist.dev/update-requested. It writes the result to the annotation machinist.dev/update-result.
+// machinist.dev/update-requested. The agent writes the result to the annotation machinist.dev/update-result.
 //
 // Annotations that package simcloud defines control the simulation of pods.
 //

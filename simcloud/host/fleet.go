@@ -23,7 +23,7 @@ type Fleet struct {
 }
 
 // NewFleet returns an empty fleet. The machines and the cluster must use the same clock, so only tests can use a fake
-// one.
+// clock.
 func NewFleet(c clock.Clock) *Fleet {
 	return &Fleet{clock: c, running: map[string]context.CancelFunc{},
 		roots: roots{pools: map[[sha256.Size]byte]weak.Pointer[x509.CertPool]{}}}

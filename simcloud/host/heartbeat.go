@@ -21,19 +21,19 @@ import (
 const renewShare = 4
 
 type heartbeatState struct {
-	lease         *coordinationv1.Lease // as the server last returned it
+	lease         *coordinationv1.Lease // Lease as the server last returned it
 	nextRenewal   time.Time
-	nextCheck     time.Time // of the Node
-	cloudFieldsAt time.Time // when the cloud controller acts; zero after that
+	nextCheck     time.Time // time of the next check of the Node
+	cloudFieldsAt time.Time // time at which the cloud controller acts; zero after that
 	reported      time.Time // last heartbeat in the Node's status
 	lastError     string    // last printed error
 	backoff       wait.Backoff
 }
 
-// heartbeat renews the Lease and updates the Node until the machine is switched off. It prints an error unless the
-// previous attempt failed in the same way, because no other component reports errors.
+// heartbeat renews the Lease and updates the Node until the machine is switched off. The method prints an error
+// unless the previous attempt failed in the same way, because no other component reports errors.
 func (m *machine) heartbeat(ctx context.Context) {
-	// A Node registers as not Ready. It is updated as soon as the machine is ready.
+	// A Node registers as not Ready. The Node is updated as soon as the machine is ready.
 	p := &heartbeatState{backoff: newBackoff(), reported: m.registered}
 	m.schedule(p)
 	for ctx.Err() == nil {

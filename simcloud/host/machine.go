@@ -37,7 +37,7 @@ type machine struct {
 	// rebooted is true if the Node existed before this boot.
 	rebooted bool
 	events   chan *corev1.Event
-	serial   atomic.Int64 // number of events
+	serial   atomic.Int64 // number of events so far
 
 	mu      sync.Mutex
 	images  map[string]bool

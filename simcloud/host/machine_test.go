@@ -80,7 +80,7 @@ func specFor(server *httptest.Server) Spec {
 	var b strings.Builder
 	for line := range strings.Lines(config) {
 		if strings.Contains(line, "certificate-authority-data") {
-			data, _ := json.Marshal(ca) // base64
+			data, _ := json.Marshal(ca) // JSON encodes the bytes in base64.
 			line = "    certificate-authority-data: " + string(data) + "\n"
 		}
 		b.WriteString(line)
@@ -106,7 +106,8 @@ func TestStopClosesConnections(t *testing.T) {
 	arrived, closed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server misses the end of the connection
+		// Read to the end, because the server would otherwise miss the end of the connection.
+		_, _ = io.Copy(io.Discard, r.Body)
 		once.Do(func() { close(arrived) })
 		<-r.Context().Done()
 		close(closed)
@@ -120,7 +121,7 @@ func TestStopClosesConnections(t *testing.T) {
 	<-closed
 }
 
-// TestRedirectsAreNotFollowed checks that the token never reaches another server than the one in the user data.
+// TestRedirectsAreNotFollowed checks that the token never reaches a server other than the server in the user data.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("redirected, with Authorization %q", r.Header.Get("Authorization"))

@@ -165,7 +165,7 @@ func withExtended(own, existing corev1.ResourceList) corev1.ResourceList {
 const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file," +
 	"kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
 
-// makeCSINode creates the CSINode. Without a CSINode, a kubelet does not become ready.
+// makeCSINode creates the CSINode. Without a CSINode, a Node does not become ready.
 func (m *machine) makeCSINode(ctx context.Context, node *corev1.Node) error {
 	_, err := m.conn.storage.CSINodes().Create(ctx, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{

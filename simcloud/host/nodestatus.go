@@ -28,7 +28,7 @@ const (
 	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 
-// ready reports whether the Node is Ready. It is false during the registration.
+// ready reports whether the Node is Ready. The result is false during the registration.
 func (m *machine) ready(now time.Time) bool {
 	return m.registrationDone && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
 }

@@ -35,7 +35,7 @@ const (
 	succeeded // the containers exited and will not be restarted
 	failed
 
-	// stopped means that the pod was deleted. It can follow any other stage.
+	// stopped means that the pod was deleted. This stage can follow any other stage.
 	stopped
 )
 
@@ -60,15 +60,15 @@ type pod struct {
 	stopBy time.Time
 
 	stage         stage
-	since         time.Time // begin of the stage
-	sandboxAt     time.Time // last change of the sandbox
-	readyAt       time.Time // last change of readiness
-	startTime     time.Time // when the machine first saw the pod
-	runningAt     time.Time // last start of the containers
-	previousStart time.Time // the start before that
-	exit          exit      // end of the last run
-	previousExit  exit      // end of the run before that
-	stoppingAt    time.Time // when the machine learned of the deletion
+	since         time.Time // start time of the stage
+	sandboxAt     time.Time // time of the last change of the sandbox
+	readyAt       time.Time // time of the last change of readiness
+	startTime     time.Time // time at which the machine first saw the pod
+	runningAt     time.Time // time of the last start of the containers
+	previousStart time.Time // time of the start before runningAt
+	exit          exit      // how the last run of the containers ended
+	previousExit  exit      // how the run before the last run ended
+	stoppingAt    time.Time // time at which the machine learned of the deletion
 	restarts      int32
 	ip            string
 	// addressChanged is true if the API server knows an earlier address of the pod.
@@ -247,7 +247,7 @@ func (p *pod) reboot(now time.Time) {
 }
 
 // next returns the next stage of the pod and the time when this stage begins. An external event, such as the deletion
-// of the pod, can change both. If there is no next stage, the time is zero.
+// of the pod, can change the stage and the time. If there is no next stage, the time is zero.
 func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	consider := func(from time.Time, after time.Duration, stage stage) {
 		if after < 0 || after == forever {

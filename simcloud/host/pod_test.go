@@ -139,7 +139,7 @@ func TestPodDeletion(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations []string
 		grace       time.Duration
-		secondGrace time.Duration // grace period of a second deletion one second later
+		secondGrace time.Duration // grace period of a second delete request, one second later
 		want        string
 	}{
 		"default": {nil, 30 * time.Second, 0, "10s Running ready; 12s Succeeded exit=0 terminated"},
@@ -195,8 +195,8 @@ func TestDeletionKeepsResultOfEndedPod(t *testing.T) {
 func TestPodsResumeAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
-		at   time.Duration // when the machine stops
-		want string        // the report 10 s later, after the restart
+		at   time.Duration // time at which the machine stops
+		want string        // expected report 10 s later, after the restart
 	}{
 		"ready":             {boundPod(corev1.RestartPolicyAlways), 3 * time.Second, ""},
 		"not ready yet":     {boundPod(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},

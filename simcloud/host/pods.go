@@ -142,7 +142,7 @@ func (p *podSimulator) replace(list []corev1.Pod) {
 	}
 }
 
-// addOrUpdate starts or continues the simulation of a pod. It ignores mirrors of static pods.
+// addOrUpdate starts or continues the simulation of a pod. addOrUpdate ignores mirrors of static pods.
 func (p *podSimulator) addOrUpdate(from *corev1.Pod) {
 	if _, mirror := from.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return
@@ -182,7 +182,7 @@ func (p *podSimulator) forget(uid types.UID) {
 	}
 }
 
-// takeIP allocates the address of a pod, or returns "" if none is left.
+// takeIP allocates the address of a pod, or returns "" if no address is left.
 func (p *podSimulator) takeIP() string {
 	net := p.spec.PodNet
 	for ip := net.Addr().Next(); net.Contains(ip.Next()); ip = ip.Next() {
@@ -194,7 +194,7 @@ func (p *podSimulator) takeIP() string {
 	return ""
 }
 
-// advanceDue advances all due pods and returns the time of the next one.
+// advanceDue advances all due pods and returns the time at which the next pod is due.
 func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 	settings := p.spec.Settings
 	for uid, known := range p.pods {

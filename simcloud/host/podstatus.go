@@ -81,8 +81,8 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// showsEnd reports whether the status shows containers as terminated until they restart after a reboot. A kubelet shows
-// them as terminated only with the restart policy OnFailure.
+// showsEnd reports whether the status shows containers as terminated until they restart after a reboot. A kubelet
+// shows such containers as terminated only with the restart policy OnFailure.
 func (p *pod) showsEnd() bool { return p.rebooted && p.restart == corev1.RestartPolicyOnFailure }
 
 func (p *pod) containerStatus(c container) corev1.ContainerStatus {

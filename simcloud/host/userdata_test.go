@@ -47,7 +47,7 @@ func gzipped(text string) string {
 func TestUserData(t *testing.T) {
 	for name, test := range map[string]struct {
 		data  string
-		want  string // files as path=content
+		want  string // expected files in the form path=content
 		notes int
 		err   string
 	}{
@@ -299,7 +299,7 @@ func FuzzBootstrapParts(f *testing.F) {
 		if b.readKubeconfig([]byte(kubeconfig)) == nil && (b.server == "" || b.token == "" || len(b.caPEM) == 0) {
 			t.Errorf("accepted a kubeconfig without server, token or CA: %+v", b)
 		}
-		_ = b.readKubeletConfig([]byte(config)) // must not panic
+		_ = b.readKubeletConfig([]byte(config)) // readKubeletConfig must not panic
 		if _, err := b.readExtraArgs(args); err == nil {
 			for key := range b.labels {
 				if !kubeletMaySet(key) {

@@ -48,14 +48,14 @@ type Journal struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
-	live int64 // bytes of the lines in positions
+	live int64 // total size of the lines in positions
 	// compactAt is the file size above which to try a compaction.
 	compactAt int64
 	positions map[string]position
-	broken    error // set if the end of the file is in an unknown state
+	broken    error // error that left the end of the file in an unknown state
 }
 
-// Open opens the journal in a directory, which is created if missing. It fails if another process has opened the
+// Open opens the journal in a directory, which is created if missing. Open fails if another process has opened the
 // journal, or a line other than the last is damaged.
 func Open(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -241,8 +241,8 @@ func (j *Journal) readText(at position) ([]byte, error) {
 // such a line cannot end with moreEnd.
 var moreEnd = []byte(`,"more":true}` + "\n")
 
-// compact replaces the file with one that contains only the current values. The old file stays until the new one is
-// complete and synced. Lines are copied without decoding, because commits wait for the compaction.
+// compact replaces the file with a new file that contains only the current values. The old file stays until the new
+// file is complete and synced. Lines are copied without decoding, because commits wait for the compaction.
 func (j *Journal) compact() (err error) {
 	path := j.path + ".new"
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)

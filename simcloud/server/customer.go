@@ -18,7 +18,7 @@ type call struct {
 	effect func(faults []simcloud.InstanceFault) (any, error)
 }
 
-// prepare decodes a request. Its errors take precedence over faults.
+// prepare decodes a request. The errors of prepare take precedence over faults.
 type prepare func(r *http.Request, account string) (call, error)
 
 func (s *Server) routeCustomer() {

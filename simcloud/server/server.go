@@ -34,7 +34,7 @@ const maxRequestBytes = 1 << 20
 type Options struct {
 	Cloud *cloud.Cloud
 	Rules *fault.Rules
-	// AdminToken is the token for /admin/v1. If it is empty, all calls to /admin/v1 are refused.
+	// AdminToken is the token for /admin/v1. If AdminToken is empty, all calls to /admin/v1 are refused.
 	AdminToken string
 	// Clock measures latencies. Default: the real clock.
 	Clock clock.Clock
@@ -113,7 +113,8 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// succeed answers a call with its result. The answer begins with white space, whose length in bytes is padding.
+// succeed answers a call with its result. The answer begins with as many bytes of white space as the argument padding
+// requires.
 func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	if result == nil {
 		w.WriteHeader(http.StatusNoContent)

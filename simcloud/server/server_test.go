@@ -24,7 +24,7 @@ type noHosts struct{}
 func (noHosts) Start(host.Spec, host.Reporter) {}
 func (noHosts) Stop(string)                    {}
 
-// service is a server with a customer and an admin client. Its clock stands still.
+// service is a server with a customer and an admin client. The clock of the server stands still.
 type service struct {
 	t      testing.TB
 	url    string

@@ -68,7 +68,7 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 	}
 	if c.Class != nil {
 		class := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim", Capacity: c.Class.Capacity,
-			// The tests of the drivers cover the provider spec.
+			// Leave the provider spec empty, because the tests of the drivers cover it.
 			ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")}}}
 		if class.Name = c.Class.Name; class.Name == "" {
 			class.Name = c.Class.ContentName("a")

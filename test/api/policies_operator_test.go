@@ -107,7 +107,7 @@ func TestOperatorWritesOnlyObjectsOfProviders(t *testing.T) {
 	}
 	refuse := func(what string, object *unstructured.Unstructured) {
 		t.Helper()
-		// If two policies reject an object, the API server names only one of them.
+		// If two policies reject an object, the API server names only one of the two policies.
 		err := dryRun(t, operator, object)
 		if !refusedBy("operator", err) && !refusedBy("processes-secrets", err) {
 			t.Errorf("%s: got error %v, want a rejection by the policy", what, err)

@@ -62,8 +62,8 @@ func requireExemptOnly(t *testing.T, policy string, object *unstructured.Unstruc
 		"my-machinist-manager", "machinist-operator", "machinist-provider-sim", "machinist-migrator-sim"} {
 		groups[name], groups[account+name] = group, "system:serviceaccounts:machinist-system"
 	}
-	// Add the label and the annotation of a migration, because another policy allows migrators to create only objects that
-	// have them.
+	// Add the label and the annotation of a migration, because another policy allows migrators to create only objects
+	// with this label and this annotation.
 	object = apply(t, object.DeepCopy(), change{"metadata/labels/machinist.dev~1migration", "over"},
 		change{"metadata/annotations/machinist.dev~1migrated-from", "group/kind/name/uid"})
 	for user, group := range groups {
@@ -267,7 +267,7 @@ func TestProviderIDNeedsPermission(t *testing.T) {
 		t.Errorf("the removal by a provider is refused: %v", err)
 	}
 	for _, user := range []string{"machinist-manager", "machinist-migrator-sim", "cluster-autoscaler"} {
-		// The policy for migrators rejects this change too. The API server names either of them.
+		// The policy for migrators rejects this change too, and the API server names only one of the two policies.
 		err := update(impersonate(t, user, "machinist-processes", authors), unset, change{"spec/providerID", id})
 		if !refusedBy("provider-id", err) && !refusedBy("migrator", err) {
 			t.Errorf("%s: got error %v, want a rejection by the policy", user, err)

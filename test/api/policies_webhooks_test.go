@@ -47,15 +47,15 @@ func fieldPaths(of reflect.Type, path string) (paths []string) {
 		field := of.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name != "" {
-			name = "/" + name // An embedded struct has no name.
+			name = "/" + name // The JSON of an embedded struct has no separate name.
 		}
 		paths = append(paths, fieldPaths(field.Type, path+name)...)
 	}
 	return paths
 }
 
-// webhookChanges returns another valid value for each field of a webhook, by JSON path. The field bundle is the only
-// one that a process may change.
+// webhookChanges returns another valid value for each field of a webhook, by JSON path. A process may change only the
+// field bundle.
 func webhookChanges() (changes map[string]any, bundle string) {
 	changes = map[string]any{
 		"/name":                           "other.machinist.dev",

@@ -77,8 +77,8 @@ type applier struct {
 }
 
 // apply merges a configuration into an object, or creates the object. The first configuration of a manager is a write
-// even if no field changes, because the real server changes managedFields. The same applies to each configuration that
-// differs from the manager's last one.
+// even if no field changes, because the real server changes managedFields. A configuration that differs from the
+// manager's last configuration is a write too.
 func (s *Server) apply(k *kind, req request, by applier, content map[string]any) (*record, error) {
 	if by.name == "" {
 		return nil, apierrors.NewBadRequest("fieldManager is required for apply patch")

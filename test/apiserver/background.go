@@ -21,11 +21,11 @@ type action int
 
 const (
 	deleteDependent action = iota
-	// deleteInForeground deletes an object in the foreground. The owner waits for the deletion of this object, and this
-	// object has its own dependents.
+	// deleteInForeground deletes an object in the foreground. The owner of the object waits for the deletion, and the
+	// object has dependents of its own.
 	deleteInForeground
-	// dropOwners removes references to owners that do not exist or that wait for their dependents. At least one other
-	// owner of the object remains.
+	// dropOwners removes references to owners that do not exist or that wait for their dependents. The server uses
+	// dropOwners only if at least one other owner of the object remains.
 	dropOwners
 	// orphanDependent removes the reference to an owner that is deleted with the policy Orphan.
 	orphanDependent

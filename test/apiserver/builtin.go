@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// statusStrategy is the strategy of built-in kinds with a status. Writes to the object ignore the status, and writes to
-// the status ignore the spec.
+// statusStrategy handles writes of built-in kinds with a status. Writes to the object ignore the status, and writes
+// to the status ignore the spec.
 type statusStrategy struct {
 	unconditional bool
 	initialStatus bool
@@ -54,7 +54,8 @@ func newNodeStrategy() strategy {
 	return nodeStrategy{statusStrategy{unconditional: true, initialStatus: true}}
 }
 
-// notReadyTaint keeps pods away from a new Node until the node lifecycle controller has checked its conditions.
+// notReadyTaint keeps pods away from a new Node until the node lifecycle controller has checked the conditions of the
+// Node.
 const notReadyTaint = "node.kubernetes.io/not-ready"
 
 func (nodeStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
@@ -74,7 +75,7 @@ func (nodeStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]
 	return defaultAllocatable(body), nil
 }
 
-// defaultAllocatable sets the allocatable resources of a Node to its capacity if they are missing.
+// defaultAllocatable sets the allocatable resources of a Node to the capacity of the Node if they are missing.
 func defaultAllocatable(body map[string]any) map[string]any {
 	status, _ := body["status"].(map[string]any)
 	if capacity, ok := status["capacity"]; ok && status["allocatable"] == nil {

@@ -114,7 +114,7 @@ func (u untypedStrategy) update(now metav1.Time, sub string, old *record, meta *
 	return meta, body, errs
 }
 
-// definitionStrategy is the strategy of CustomResourceDefinitions. A definition keeps its finalizer until all objects
+// definitionStrategy handles writes of CustomResourceDefinitions. A definition keeps its finalizer until all objects
 // of its kind are deleted.
 type definitionStrategy struct{ baseStrategy }
 
@@ -144,8 +144,9 @@ func (s *Server) checkDefinition(k *kind, name string) error {
 // DefinitionController is the actor that deletes the objects of a kind after the deletion of its definition.
 const DefinitionController = "definition-controller"
 
-// findDefinitionSteps adds the due steps of the definition controller. For each terminating definition, the controller
-// deletes all objects of the kind in any order. Then it removes the finalizer of the definition.
+// findDefinitionSteps adds the due steps of the definition controller. For each terminating definition, the
+// controller deletes all objects of the kind in any order. Then the controller removes the finalizer of the
+// definition.
 func (s *Server) findDefinitionSteps() {
 	for _, d := range s.tables[s.registry.definitions.index] {
 		if d.meta.DeletionTimestamp == nil {

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// delete removes an object. If the object has finalizers or a grace period, delete only marks it for deletion.
+// delete removes an object. If the object has finalizers or a grace period, delete only marks the object for
+// deletion.
 func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOptions) error {
 	if errs := validation.ValidateDeleteOptions(opts); len(errs) > 0 {
 		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
@@ -61,7 +62,7 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 		stored = k.withMeta(old, meta)
 		s.put(k, req, old, stored)
 	}
-	// The real server first marks a pod with the grace period 0 for deletion, and removes it in a second write.
+	// The real server first marks a pod with the grace period 0 for deletion, and removes the pod in a second write.
 	if graceful && len(meta.Finalizers) == 0 && *meta.DeletionGracePeriodSeconds == 0 {
 		s.remove(k, req, stored)
 	}
@@ -114,8 +115,8 @@ func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, want
 	return true, false
 }
 
-// collectorFinalizers returns the finalizers of an object after a deletion request. The finalizers depend on the
-// propagation policy of the request.
+// collectorFinalizers returns the finalizers that an object has after a deletion request. The finalizers depend on
+// the propagation policy of the request.
 func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []string {
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(finalizers, metav1.FinalizerDeleteDependents)

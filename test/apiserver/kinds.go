@@ -36,7 +36,7 @@ type kind struct {
 	// definition is stored. Kinds without a definition are always served.
 	definition string
 	strategy   strategy
-	// fields contains the indexes of the fields of the Go struct, by JSON name. Metadata is left out.
+	// fields contains the indexes of the fields of the Go struct, by JSON name, without the field of the metadata.
 	fields map[string]int
 }
 
@@ -163,7 +163,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		configMapStrategy{})
 	add(core, "namespaces", false, shapeOf(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }),
 		namespaceStrategy{statusStrategy{unconditional: true}})
-	// Controllers only read the Service kubernetes and its endpoints. Neither exists in this server.
+	// Controllers only read the Service kubernetes and its endpoints, which do not exist in this server.
 	add(core, "services", true, shapeOf(func(l *corev1.ServiceList) *[]corev1.Service { return &l.Items }), baseStrategy{})
 	add(discoveryv1.SchemeGroupVersion, "endpointslices", true,
 		shapeOf(func(l *discoveryv1.EndpointSliceList) *[]discoveryv1.EndpointSlice { return &l.Items }), baseStrategy{})

@@ -64,7 +64,7 @@ func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
 	return causes
 }
 
-// removeUnapplied removes keys that only this manager owned and that it no longer applies.
+// removeUnapplied removes keys that only this manager owned and that this manager no longer applies.
 func (m managedFields) removeUnapplied(manager string, content, object map[string]any) {
 	applied := appliedKeys(content)
 	metadata, _ := object["metadata"].(map[string]any)
@@ -83,8 +83,8 @@ func (m managedFields) removeUnapplied(manager string, content, object map[strin
 	}
 }
 
-// withShared finds the labels and annotations whose value an apply request does not change. The clients that set them
-// with an update remain an owner.
+// withShared finds the labels and annotations whose value an apply request does not change. Clients that have set
+// these labels and annotations with an update remain their owners.
 func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]any) managedFields {
 	for key, value := range appliedKeys(content) {
 		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.hasOwner(key) {
@@ -134,7 +134,8 @@ func appliesNothing(content map[string]any) bool {
 	return len(content) <= 1
 }
 
-// afterWrite returns the managed fields after a write. The writer becomes the only owner of the keys that it changed.
+// afterWrite returns the managed fields after a write. The writer becomes the only owner of the keys that this write
+// changed.
 func (m managedFields) afterWrite(before, after *metav1.ObjectMeta) managedFields {
 	writer := m.writer
 	m.writer = ""

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podStrategy sets the defaults of a pod that matter for its deletion and scheduling. podStrategy does not validate
-// containers.
+// podStrategy sets those defaults of a pod that affect the deletion and scheduling of the pod. podStrategy does not
+// validate containers.
 type podStrategy struct{ statusStrategy }
 
 func newPodStrategy() strategy { return podStrategy{statusStrategy{unconditional: true}} }
@@ -22,7 +22,8 @@ func (podStrategy) fields(o client.Object) fields.Set {
 	return fields.Set{"spec.nodeName": p.Spec.NodeName, "status.phase": string(p.Status.Phase)}
 }
 
-// grace returns the grace period of a pod. The period is 0 for a pod without a node, because no kubelet stops it.
+// grace returns the grace period of a pod. The period is 0 for a pod without a node, because no kubelet stops this
+// pod.
 func (podStrategy) grace(o client.Object, wanted *int64) (int64, bool) {
 	pod := o.(*corev1.Pod)
 	period := int64(0)

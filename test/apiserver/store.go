@@ -59,14 +59,14 @@ type Server struct {
 	pendingAt int64
 }
 
-// Change is one committed write. Its objects are immutable.
+// Change is one committed write. The objects in a Change are immutable.
 type Change struct {
 	Revision int64
 	// Type is Added, Modified or Deleted.
 	Type watch.EventType
 	GVK  schema.GroupVersionKind
 	Key  client.ObjectKey
-	// Old is the state of the object before the write. For Added, this state is nil.
+	// Old is the state of the object before the write. Old is nil if Type is Added.
 	Old client.Object
 	// New is the object after the write. After a deletion, New is the last state of the object, with the resource
 	// version of the deletion, as in a watch event.
@@ -80,7 +80,7 @@ type Change struct {
 // record is one stored state of an object. A record is immutable, because clones of the server share it.
 type record struct {
 	key client.ObjectKey
-	// The apiVersion and kind of object are set.
+	// The fields apiVersion and kind of the object are always set.
 	object  client.Object
 	meta    *metav1.ObjectMeta
 	body    map[string]any
@@ -144,7 +144,8 @@ func (s *Server) Changes(after int64) []Change {
 	return s.log[from:len(s.log):len(s.log)]
 }
 
-// Snapshot returns all objects of a kind at the newest revision, sorted by namespace and name. They are immutable.
+// Snapshot returns all objects of a kind at the newest revision, sorted by namespace and name. Callers must not
+// change these objects.
 func (s *Server) Snapshot(gvk schema.GroupVersionKind) []client.Object {
 	k, ok := s.registry.byGVK[gvk]
 	if !ok {
@@ -164,7 +165,8 @@ func (s *Server) get(k *kind, key client.ObjectKey) *record {
 	return nil
 }
 
-// put commits a new state of an object and sets its resource version. The record must not change afterwards.
+// put commits a new state of an object and sets its resource version. The caller must not change the record
+// afterwards.
 func (s *Server) put(k *kind, req request, old, next *record) {
 	next.meta.ResourceVersion = formatRevision(s.Revision() + 1)
 	change := Change{Type: watch.Added, GVK: k.gvk, Key: next.key, New: next.object, Actor: req.actor, Verb: req.name()}
@@ -211,7 +213,8 @@ func (s *Server) nextUID() types.UID {
 // alike.
 const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 
-// generateName returns an unused name with the prefix. The name depends only on the number of objects created before.
+// generateName returns an unused name with the prefix. The name depends only on the prefix and the number of objects
+// created before.
 func (s *Server) generateName(k *kind, namespace, prefix string) string {
 	const suffixLength, longestPrefix = 5, 58
 	if len(prefix) > longestPrefix {

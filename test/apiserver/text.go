@@ -5,8 +5,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AppendText appends each string in an object, followed by a newline. Of the metadata, it appends only the values of
-// labels and annotations. If the object does not exist, it appends nothing.
+// AppendText appends each string in an object, followed by a newline. From the metadata, AppendText appends only the
+// values of labels and annotations. If the object does not exist, AppendText appends nothing.
 func (s *Server) AppendText(out []byte, gvk schema.GroupVersionKind, key client.ObjectKey) []byte {
 	k, ok := s.registry.byGVK[gvk]
 	if !ok {

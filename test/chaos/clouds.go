@@ -94,7 +94,7 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 			return err
 		},
 		undo: func(ctx context.Context) error {
-			// If the simulated cloud was killed, the fault no longer exists.
+			// If the simulated cloud was killed, the fault no longer exists, so ignore the error.
 			if err := w.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
 				return err
 			}

@@ -99,7 +99,7 @@ func draw[T any](random *rand.Rand, items []T, weight func(T) int) int {
 	return i
 }
 
-// inject carries out a disturbance. When the duration is over or ctx is done, the disturbance is undone.
+// inject carries out a disturbance. inject undoes the disturbance when the duration is over or ctx is done.
 func (w *world) inject(ctx context.Context, d disturbance) {
 	if d.duration > 0 {
 		w.logf("%s for %s", d.text, d.duration.Round(10*time.Millisecond))

@@ -77,7 +77,7 @@ func (w *world) freeze(kind string, r *replica, duration time.Duration) disturba
 	}
 }
 
-// stealLease returns a disturbance that writes another holder into the Lease of a program and never renews it.
+// stealLease returns a disturbance that writes another holder into the Lease of a program and never renews the Lease.
 func (w *world) stealLease(program string) disturbance {
 	return disturbance{
 		kind: "lease stolen", targets: []string{"lease of " + program}, text: "the lease of " + program + " is stolen",

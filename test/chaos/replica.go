@@ -16,7 +16,8 @@ import (
 
 const restartDelay = 200 * time.Millisecond
 
-// replica is a process of Machinist, with the links to its servers. A supervisor restarts it.
+// replica is a process of Machinist, with the links to its servers. A supervisor restarts the process when the
+// process ends.
 type replica struct {
 	world                  *world
 	name, program          string
@@ -81,7 +82,7 @@ func (r *replica) handleExit() time.Duration {
 	return pause
 }
 
-// kill ends the process like a crash. The supervisor restarts it after the pause.
+// kill ends the process like a crash. The supervisor restarts the process after the pause.
 func (r *replica) kill(pause time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

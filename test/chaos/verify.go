@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// verify ends all disturbances. Then the fleet must reach the requested state and stay there without writes. After the
-// deletion of the fleet, nothing may remain.
+// verify ends all disturbances. Then verify checks that the fleet reaches the requested state and stays there without
+// writes, and that nothing remains after the deletion of the fleet.
 func (w *world) verify(ctx context.Context) {
 	if ctx.Err() != nil {
 		w.breach("the run was interrupted")

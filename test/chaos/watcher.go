@@ -36,7 +36,7 @@ type watcher struct {
 	mu      sync.Mutex
 	judge   *judge.Judge
 	journal *history.Journal
-	// secrets must not appear in any log. The keys describe them.
+	// secrets contains the secret values, which must not appear in any log. The keys are descriptions of the values.
 	secrets  map[string]string
 	changes  int
 	revision map[string]int64

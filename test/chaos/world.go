@@ -41,7 +41,7 @@ type world struct {
 	replicas []*replica
 	watcher  *watcher
 	users    *users
-	// control and target are clients of an administrator. No disturbance interrupts them.
+	// control and target are clients of an administrator. No disturbance interrupts the connections of these clients.
 	control, target client.WithWatch
 	cloud           *simcloud.Admin
 	cloudAddress    string
@@ -138,7 +138,7 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 	if program == stack.Provider {
 		prepare = w.NewProvider
 		args = append(args, providerFlags...)
-		// Instances join without links.
+		// Instances connect to the cluster directly, without a link.
 		args = append(args, "--bootstrap-endpoint="+w.Target.Endpoint())
 		l, err := link.Listen(w.cloudAddress)
 		if err != nil {

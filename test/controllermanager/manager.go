@@ -4,9 +4,9 @@
 // budgets.
 //
 // The package runs no loops. The package returns the writes that the controllers may send next, and the simulation
-// chooses one. So the simulation can try every order of the controllers' actions. The real controllers repeat some work
-// periodically, but the controllers of this package have no such periods. The controllers wait only for times that are
-// visible to users, such as tolerationSeconds and the expiration of a token.
+// chooses one of these writes. So the simulation can try every order of the controllers' actions. The real
+// controllers repeat some work periodically, but the controllers of this package have no such periods. The
+// controllers wait only for times that are visible to users, such as tolerationSeconds and the expiration of a token.
 package controllermanager
 
 import (

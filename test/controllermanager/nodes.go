@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ready returns the condition Ready of a Node, or nil if it is missing.
+// Ready returns the condition Ready of a Node, or nil if the condition is missing.
 func Ready(node *corev1.Node) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {
@@ -15,9 +15,9 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// nodeChoices returns the actions of the node lifecycle controller. For a silent Node, it sets the conditions to
-// Unknown and the pods to not ready. Then it updates the taints of the Node to match the conditions, with one update
-// for NoSchedule and one for NoExecute.
+// nodeChoices returns the actions of the node lifecycle controller. For a silent Node, the controller sets the
+// conditions to Unknown and the pods to not ready. Then the controller updates the taints of the Node to match the
+// conditions, with one update for NoSchedule and one for NoExecute.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
 	ready := Ready(node)
 	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {
@@ -114,8 +114,8 @@ func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
 	})
 }
 
-// withTaints adds the wanted taints of an effect and removes the others. withTaints copies the taints only if they
-// change, because every step of the simulation calls it.
+// withTaints adds the taints with the field wanted, and removes the other taints in the list wanted. All of these
+// taints have the given effect. To save time, withTaints copies the taints only if they change.
 func (m Manager) withTaints(taints []corev1.Taint, effect corev1.TaintEffect, wanted []wantedTaint) []corev1.Taint {
 	has := func(key string) bool {
 		return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })

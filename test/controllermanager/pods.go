@@ -59,7 +59,8 @@ func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
 	return ends && !m.Now().Before(until)
 }
 
-// evict returns the next action of the taint eviction controller: it first sets a condition, and then deletes the pod.
+// evict returns the next action of the taint eviction controller: the controller first sets a condition of the pod,
+// and then deletes the pod.
 func (m Manager) evict(p *corev1.Pod) Choice {
 	if !isDisruptionTarget(p) {
 		return newChoice(func() error {
@@ -113,8 +114,8 @@ func OutOfService(node *corev1.Node) bool {
 	})
 }
 
-// collect returns the next action of the pod collector: it sets a running pod to Failed, and then deletes it without a
-// grace period.
+// collect returns the next action of the pod collector: the collector sets a running pod to Failed, and then deletes
+// the pod without a grace period.
 func (m Manager) collect(p *corev1.Pod, node *corev1.Node) Choice {
 	if !Ended(p) {
 		failed := p.DeepCopy()

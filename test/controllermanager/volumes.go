@@ -84,7 +84,7 @@ func (m Manager) volumeChoices(nodes map[string]*corev1.Node) (out []Choice) {
 		return nil
 	}
 	attachments := m.Server.Snapshot(attachmentKind)
-	hasAttachment := map[string]bool{} // by volume
+	hasAttachment := map[string]bool{} // The keys are names of volumes.
 	for _, o := range attachments {
 		hasAttachment[VolumeOf(o.(*storagev1.VolumeAttachment))] = true
 	}

@@ -12,7 +12,7 @@ type Workload struct {
 	// Kind is the kind of the controller: ReplicaSet, StatefulSet, DaemonSet or Job.
 	Kind            string
 	Namespace, Name string
-	// Replicas is the number of pods. A DaemonSet ignores this number.
+	// Replicas is the number of pods. Replicas has no effect for a DaemonSet.
 	Replicas int
 	// Pod is the template of the pods, without name and node. The owner is the workload.
 	Pod *corev1.Pod
@@ -28,7 +28,7 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	case "StatefulSet":
 		return m.nextInOrder(w, pods)
 	}
-	// The controller replaces a pod as soon as its deletion begins.
+	// A terminating pod does not count, because the controller replaces a pod as soon as its deletion begins.
 	n := 0
 	for _, p := range pods {
 		if p.DeletionTimestamp.IsZero() && (w.Kind == "Job" || !Ended(p)) {
@@ -41,9 +41,10 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	return nil
 }
 
-// missingDaemons returns a pod for each suitable node without a pod of the workload. A terminating pod still counts.
+// missingDaemons returns a pod for each suitable node without a pod of the workload. A terminating pod on a node
+// still counts as the pod of this node.
 func (m Manager) missingDaemons(w Workload, pods []*corev1.Pod) (out []*corev1.Pod) {
-	hasPod := map[string]bool{} // by node
+	hasPod := map[string]bool{} // The keys are names of nodes.
 	for _, p := range pods {
 		hasPod[p.Spec.NodeName] = true
 	}

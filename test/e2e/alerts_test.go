@@ -27,7 +27,7 @@ import (
 )
 
 // No alert may fire while the fleet is healthy. Then the test causes every kind of failure of machines, clouds and
-// clusters, and the alert for each must fire. The metrics come from the real programs.
+// clusters, and the alert for each failure must fire. The metrics come from the real programs.
 //
 // Rules: alerts-fire-for-their-cause, no-alert-for-a-healthy-fleet.
 func TestFleetAlertsFireOnlyForTheirCause(t *testing.T) {
@@ -186,7 +186,7 @@ func (b *failingFleet) awaitRunningMachine(name string) *v1beta1.Machine {
 }
 
 // blockDrains deletes two machines whose drains cannot finish. A PodDisruptionBudget protects the first pod, and the
-// target cluster refuses to evict the second one.
+// target cluster refuses to evict the second pod.
 func (b *failingFleet) blockDrains() {
 	b.createMachine("budgeted")
 	b.createMachine("refused")
@@ -217,8 +217,8 @@ func (m *machinist) refuse(c client.Client, name, resource string, operation adm
 	}
 }
 
-// leaveOrphans creates an orphan whose deletion fails, and an orphan whose Node is Ready. Then it changes the recorded
-// cluster ID, so that the ID of the process no longer matches.
+// leaveOrphans creates an orphan whose deletion fails, and an orphan whose Node is Ready. Then leaveOrphans changes
+// the recorded cluster ID, so that the ID of the process no longer matches.
 func (b *failingFleet) leaveOrphans() {
 	ghost := b.createOrphan(b.clusterID(), namespace+"/ghost")
 	if _, err := b.cloud.AddFault(context.Background(), simcloud.FaultRule{Operation: simcloud.OperationDeleteInstance,

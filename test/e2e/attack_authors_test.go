@@ -123,8 +123,8 @@ func TestAttackTenantWritesInlineMachines(t *testing.T) {
 }
 
 // The workloads of another team select their nodes by a label. A tenant tries to give this label to the nodes of a
-// fleet, so that the pods of the other team run there. The policy must refuse this. Without the policy, the Node would
-// get the label.
+// fleet, so that the pods of the other team run there. The policy must refuse this label. Without the policy, the
+// Node would get the label.
 //
 // Rule: restricted-node-labels.
 func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
@@ -146,7 +146,8 @@ func TestAttackTenantSetsTrustedNodeLabels(t *testing.T) {
 			m.wantDeniedBy("node-labels", key, c.Create(ctx, o))
 		}
 	}
-	// Every kubelet may set these labels on its own Node, so no workload can trust them. The policy allows them.
+	// The policy allows these labels, because every kubelet may set them on its own Node, so no workload can trust
+	// these labels.
 	for _, key := range []string{"payments", "example.com/payments", "node.kubernetes.io/pool",
 		"topology.kubernetes.io/zone"} {
 		for _, o := range labelled(key) {

@@ -20,9 +20,9 @@ import (
 )
 
 // An attacker with root rights in a guest makes its agent report an address of the attacker's choice, and requests a
-// serving certificate for this address: an address of another host, or that of the Service kubernetes, although a range
-// of --approve-guest-addresses contains it. The requests must stay pending, and the Machine must report the reason. An
-// address in a range is approved if nothing else has it.
+// serving certificate for this address: an address of another host, or that of the Service kubernetes, although a
+// range of --approve-guest-addresses contains it. The requests must stay pending, and the Machine must report the
+// reason. An address in a range is approved if nothing else has this address.
 //
 // Rules: guest-address-only-in-ranges, no-serving-certificate-for-reserved-addresses.
 func TestAttackGuestReportsForeignAddresses(t *testing.T) {

@@ -305,7 +305,7 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 		before := stored.DeepCopy()
 		if attack.change(stored); stored.Spec.Source != before.Spec.Source ||
 			stored.Spec.SourceNamespace != before.Spec.SourceNamespace {
-			continue // Skip the immutable fields.
+			continue // These fields are immutable, so skip them.
 		}
 		m.awaitRefusal(name+", later", attack.want, func() error {
 			return tenant.Patch(ctx, stored.DeepCopy(), client.MergeFrom(before), client.DryRunAll)

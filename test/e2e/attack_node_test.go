@@ -102,7 +102,7 @@ func TestAttackKubeletClaimsForeignProviderID(t *testing.T) {
 		}
 		return i >= 0
 	})
-	// After the deletion of its Node, the kubelet still has its certificate.
+	// After the deletion of its Node, the kubelet still has its certificate, and can create the Node again.
 	if err := m.target.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}

@@ -28,8 +28,8 @@ import (
 
 const migratorName = "machinist-migrator-" + driver.Name
 
-// asMigrator installs the policies and roles of a migrator, and returns a client with its identity. The roles also
-// cover the namespace of the processes, so only the policies protect the Secrets there.
+// asMigrator installs the policies and roles of a migrator, and returns a client with the migrator's identity. The
+// roles also cover the namespace of the processes, so only the policies protect the Secrets there.
 func (m *machinist) asMigrator() client.Client {
 	m.t.Helper()
 	if _, err := m.NewMigrator(context.Background(), []string{namespace, stack.SystemNamespace}, "unused"); err != nil {
@@ -218,7 +218,7 @@ func TestAttackOperatorAndMigratorWriteForeignWebhooks(t *testing.T) {
 	m.wantAllowed("the migrator deletes a webhook of the old system", migrator.Delete(ctx, webhookOf("old")))
 }
 
-// An attacker with the identity of one process tries to write Secrets and ConfigMaps that only another process may
+// An attacker with the identity of one process tries to write Secrets and ConfigMaps that only some other process may
 // write. The attacker also tries to change fields of a Secret other than its finalizers.
 //
 // Rule: secrets-limited-by-policy.

@@ -22,8 +22,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// foreignNode creates a Node that does not belong to a machine, and a pod on this Node. The returned function fails the
-// test if one of them was changed.
+// foreignNode creates a Node that does not belong to a machine, and a pod on this Node. The returned function fails
+// the test if the Node was changed or the pod was deleted.
 func (m *machinist) foreignNode(name, providerID string) (wantUntouched func()) {
 	m.t.Helper()
 	ctx := context.Background()

@@ -103,8 +103,8 @@ func TestAttackForgedStatusClaimsNodesOfOtherNamespace(t *testing.T) {
 	m := start(t, stack.Options{})
 	m.removeDelays()
 	attacker, _ := m.newForger()
-	// The attacker's machines are older than the victim's. They have no class, so the provider never corrects their
-	// status.
+	// The attacker's machines are older than the victim's. The class of the attacker's machines does not exist, so
+	// the provider never corrects the status of these machines.
 	var claimants []*v1beta1.Machine
 	for i := range 3 {
 		waiting := &v1beta1.Machine{

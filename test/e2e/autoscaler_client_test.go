@@ -33,7 +33,7 @@ import (
 )
 
 // autoscaler sends the requests of cluster-autoscaler 1.36 with the provider clusterapi and CAPI_GROUP=machinist.dev.
-// Its user has only the permissions of the chart's role.
+// The user of the client has only the permissions of the chart's role.
 type autoscaler struct {
 	t       *testing.T
 	objects dynamic.Interface

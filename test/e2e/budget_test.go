@@ -23,9 +23,9 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// The test counts the API writes for a fleet in the audit log. The test counts all writes of our two processes, but not
-// those of nodes and Kubernetes. Status writes of sets and deployments are separate, because their number depends on
-// the duration.
+// The test counts the API writes for a fleet in the audit log. The test counts all writes of our two processes, but
+// not the writes of nodes and Kubernetes. Status writes of sets and deployments are separate, because their number
+// depends on the duration.
 //
 // Rules: four-writes-to-running, outdated-node-taints.
 func TestWritesPerMachineStayWithinBudget(t *testing.T) {
@@ -126,14 +126,14 @@ func (m *budgeted) requests(match func(auditlog.Request) bool) []auditlog.Reques
 	return requests
 }
 
-// perMachine is the write budget of one machine: five writes, and a share of the writes to sets and deployments. Writes
-// to their status are not included.
+// perMachine is the write budget of one machine: five writes, and a share of the writes to sets and deployments. The
+// budget does not include writes to the status of sets and deployments.
 const perMachine = 5 + 0.1
 
 func (m *budgeted) measureCreation(what string) {
 	m.t.Helper()
 	before := len(m.instances())
-	created := m.measure(what, perMachine, 0.1, func() { // The set records a few events.
+	created := m.measure(what, perMachine, 0.1, func() { // The budget for events covers the few events of the set.
 		m.scale(int32(m.machines))
 		m.awaitRunning(m.machines)
 	})
@@ -146,7 +146,8 @@ func (m *budgeted) measureCreation(what string) {
 }
 
 // measureRollout measures a rolling update. For each machine, the budget covers a deletion, a creation, a mark on the
-// old Node, and a share of the writes to sets and deployment. Writes to their status are not included.
+// old Node, and a share of the writes to sets and deployment. The budget does not include writes to the status of
+// sets and deployments.
 func (m *budgeted) measureRollout(what string) {
 	m.t.Helper()
 	before := len(m.instances())
@@ -181,7 +182,8 @@ func (m *budgeted) measureRollout(what string) {
 
 func (m *budgeted) measureDeletion(what string) {
 	m.t.Helper()
-	m.measure(what, perMachine, 1+2.0/float64(m.machines), func() { // One event for each machine, and two for the set.
+	// The budget allows one event for each machine, and two events for the set.
+	m.measure(what, perMachine, 1+2.0/float64(m.machines), func() {
 		m.scale(0)
 		m.awaitNoMachines()
 	})

@@ -21,8 +21,9 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A DaemonSet's pod and its volume disappear with the node and must not block a rollout. Otherwise, each drain would
-// wait up to five minutes for the volume. With revisionHistoryLimit 0, the old MachineSet is deleted.
+// The pod of a DaemonSet and the volume of this pod disappear with the node, and must not block a rollout. Otherwise,
+// each drain would wait up to five minutes for the volume. With revisionHistoryLimit 0, the old MachineSet is
+// deleted.
 //
 // Rules: drain-order, volumes-detached-first.
 func TestDaemonSetVolumesDoNotBlockRollout(t *testing.T) {

@@ -98,7 +98,8 @@ func TestDisruptionPauseStopsRollout(t *testing.T) {
 	m.wantNothingLeft(2*rolling + 6)
 }
 
-// firstStatus returns the time of the first status of a budget. From then on, the manager knows the budget.
+// firstStatus returns the time of the first status of a budget. The first status shows that the manager knows the
+// budget.
 func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 	t.Helper()
 	requests := successes(t, log, func(r auditlog.Request) bool {

@@ -25,8 +25,8 @@ import (
 )
 
 // Machines that are too old or annotated for replacement are replaced. The new machine must be in service before the
-// old one is drained, and the drain waits for the pods. If a machine must not be disrupted before a certain time, it is
-// replaced after that time.
+// old machine is drained, and the drain waits for the pods. If a machine must not be disrupted before a certain time,
+// it is replaced after that time.
 //
 // Rules: exchange-makes-the-other-first, expired-machines-are-exchanged, exempt-from-disruption.
 func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
@@ -98,8 +98,8 @@ func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
 }
 
 // Budgets without any allowed disruption block the rollouts of two pools, while a third pool rolls out. Deleting one
-// budget unblocks its pool. The other budget is invalid, because it was created without admission. Its pool continues
-// after the budget is corrected.
+// budget unblocks its pool. The other budget is invalid, because it was created without admission. The pool of this
+// budget continues after the budget is corrected.
 //
 // Rules: bad-budget-allows-nothing, budget-status, denied-rollout-does-not-begin.
 func TestDeletedAndInvalidDisruptionBudgets(t *testing.T) {

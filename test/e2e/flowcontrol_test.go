@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/devel/stack"
 )
 
-// The API server uses a separate priority level for our processes. Renewals of their Leases use the priority level of
-// Kubernetes' controllers.
+// The API server uses a separate priority level for our processes. Renewals of the Leases of these processes use the
+// priority level of Kubernetes' controllers.
 //
 // Rule: own-flow-control.
 func TestProcessesUseTheirPriorityLevel(t *testing.T) {

@@ -147,7 +147,8 @@ func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
 
 func get(t *testing.T, url, token string) (int, string) {
 	t.Helper()
-	// The self-signed certificate cannot be verified. This is safe, because the connection stays on this host.
+	// The self-signed certificate cannot be verified. Skipping the verification is safe, because the connection stays
+	// on this host.
 	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		Timeout: 10 * time.Second}
 	req, err := http.NewRequest(http.MethodGet, url, nil)

@@ -85,7 +85,7 @@ func TestOnlyBrokenMachinesAreReplaced(t *testing.T) {
 	m.injectFault(simcloud.FaultRecovers, after[1:]...)
 	// The timeout of the node that is still silent also starts again.
 	last := m.awaitOneReplaced(after, after[0])
-	// Events have times in whole seconds.
+	// Compare whole seconds, because the times of events have no fractions.
 	recovered := m.lastCheckEvent(v1beta1.ReasonRemediationAllowed)
 	if mark := m.markEvent(after[0].UID); mark.at.Sub(recovered) < healthTimeout-2*time.Second {
 		t.Errorf("machine %s was marked at %s, too early after most nodes recovered at %s", after[0].Name, mark.at, recovered)

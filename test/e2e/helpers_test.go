@@ -23,8 +23,8 @@ func commonName(request []byte) string {
 	return csr.Subject.CommonName
 }
 
-// eventually calls the function check until it returns true. Use it only for states that cannot be watched. check also
-// returns a description of the current state.
+// eventually calls the function check until it returns true. Use eventually only for states that cannot be watched.
+// check also returns a description of the current state.
 func eventually(t *testing.T, what string, check func() (bool, string)) {
 	t.Helper()
 	deadline := time.After(env.Patience)

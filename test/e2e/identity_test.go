@@ -54,7 +54,8 @@ func TestFirstProcessRecordsClusterID(t *testing.T) {
 		}
 	}
 
-	// A process whose ID differs from the recorded one must report this and leave the cloud alone.
+	// A process whose cluster ID differs from the recorded ID must report the difference and must not change the
+	// cloud.
 	other := &corev1.ConfigMap{}
 	other.Namespace, other.Name = key.Namespace, key.Name
 	if err := m.control.Patch(context.Background(), other,

@@ -54,7 +54,7 @@ func TestKubectlCommandsWork(t *testing.T) {
 	m.kubectl("scale", "md/workers", "--replicas=3")
 	m.awaitRunning(3)
 
-	// This patch has the effect of kubectl edit, but needs no editor.
+	// This patch has the effect of kubectl edit, but the test needs no editor.
 	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
 		examples.LargeClass+`"}}}}}`)
 	m.await("three machines of the other class", func(machines []v1beta1.Machine) bool {

@@ -34,7 +34,8 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 	m := start(t, stack.Options{ManagerArgs: args(stack.Manager), ProviderArgs: args(stack.Provider)})
 	newAccount(t, m.control, "stranger", false)
 	newAccount(t, m.control, "prometheus", true)
-	// The processes cache each decision about a token for a while, so prepare a token that they have not seen.
+	// The processes cache each decision about a token for a while, so prepare a token that the processes have not
+	// seen.
 	unseen := newToken(t, m.control, "prometheus")
 
 	for program, address := range addresses {

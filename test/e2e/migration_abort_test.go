@@ -32,14 +32,14 @@ var abortedIn = []struct{ phase, killed v1beta1.MigrationPhase }{
 	{v1beta1.MigrationAdopted, v1beta1.MigrationAborting},
 }
 
-// A migration can be aborted in every phase. After an abort, everything must be as before, and the old controller must
-// continue to work. One fleet is migrated and aborted repeatedly.
+// A migration can be aborted in every phase. After an abort, all objects and instances must be as before the
+// migration, and the old controller must continue to work. One fleet is migrated and aborted repeatedly.
 //
 // Rules: migration-abort-restores.
 func TestMigrationAbortsInEveryPhase(t *testing.T) {
 	onlyInFull(t, "the migrations that are aborted in the deterministic world")
 	t.Parallel()
-	groups := []string{provider.SourceGardener} // This system has the most kinds.
+	groups := []string{provider.SourceGardener} // Gardener has more kinds than any other old system.
 	if full() {
 		groups = provider.Sources()
 	}
@@ -83,7 +83,7 @@ func TestMigrationAbortsInEveryPhase(t *testing.T) {
 				m.wantNothingOfMachinist()
 				m.wantUndisturbed(w)
 				if at.phase == v1beta1.MigrationPlanning {
-					continue // The old controller still runs.
+					continue // The migration has not stopped the old controller in this phase.
 				}
 				f.awaitSettled(machines)
 				if changes := f.changes(); len(changes) > 0 {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The commands work with a real migrator.
+// The subcommands of `machinist migrate` must work with a real migrator.
 func TestMigrationByCommandLine(t *testing.T) {
 	t.Parallel()
 	const machines = 3

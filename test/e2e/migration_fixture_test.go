@@ -246,7 +246,7 @@ func (f *oldFleet) killController() {
 	}
 }
 
-// startController starts the controller without waiting for its leadership, because a fence may prevent it.
+// startController starts the controller without waiting until the controller leads, because a fence may prevent that.
 func (f *oldFleet) startController() {
 	f.t.Helper()
 	f.logStart = len(f.log())
@@ -298,8 +298,8 @@ func (f *oldFleet) scaleWorkload(replicas int) {
 	}
 }
 
-// breakWebhook registers an admission webhook of the old system without a server. Its failure policy is Fail, so no old
-// object can be updated or deleted.
+// breakWebhook registers an admission webhook of the old system without a server. The failure policy of the webhook
+// is Fail, so no old object can be updated or deleted.
 func (f *oldFleet) breakWebhook() {
 	f.t.Helper()
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone

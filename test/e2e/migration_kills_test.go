@@ -26,7 +26,8 @@ import (
 // migration-removes-old-webhooks.
 func TestMigrationSurvivesKills(t *testing.T) {
 	t.Parallel()
-	groups, machines, kills := []string{provider.SourceGardener}, 12, 1 // This system has the most kinds.
+	// Gardener has more kinds than any other old system.
+	groups, machines, kills := []string{provider.SourceGardener}, 12, 1
 	if full() {
 		groups, machines, kills = provider.Sources(), 100, 3
 	}

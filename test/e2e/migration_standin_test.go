@@ -22,7 +22,7 @@ import (
 )
 
 // The migration tests rely on the stand-in for the old controller. A restarted stand-in must change nothing in a
-// settled fleet. The stand-in must also delete the instance of a deleted machine and create a new one.
+// settled fleet. The stand-in must also delete the instance of a deleted machine and create a new instance.
 func TestStandInManagesOldFleet(t *testing.T) {
 	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()
@@ -76,8 +76,8 @@ func TestStandInManagesOldFleet(t *testing.T) {
 	}
 }
 
-// A migration stops an old controller in two ways: it scales the workload to 0, and it takes the Lease. The controller
-// only checks whether the holder renews the Lease, whatever the lease duration is.
+// A migration stops an old controller in two ways: the migrator scales the workload to 0, and acquires the Lease. The
+// controller only checks whether the holder renews the Lease, whatever the lease duration is.
 func TestStandInStopsWithoutWorkloadOrLease(t *testing.T) {
 	onlyInFull(t, "the migrations that use the stand-in")
 	t.Parallel()

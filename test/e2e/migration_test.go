@@ -45,8 +45,8 @@ func (f *oldFleet) migrate() *migration {
 	return m
 }
 
-// migratorLease contains flags for a quick takeover. The lease duration still suits a busy computer, because a migrator
-// that has lost its Lease ends and is not restarted.
+// migratorLease contains flags for a quick takeover. The lease duration still suits a busy computer, because a
+// migrator that has lost its Lease ends and is not restarted in these tests.
 var migratorLease = []string{"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s",
 	"--leader-election-retry-period=500ms"}
 

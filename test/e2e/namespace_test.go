@@ -19,7 +19,8 @@ import (
 // olderAPIServer is an API server flag that turns off streaming lists, so that informers send list requests.
 const olderAPIServer = "--feature-gates=WatchList=false"
 
-// An installation for one namespace needs no permission elsewhere. So it cannot read the Secrets of another team.
+// An installation for one namespace needs no permission elsewhere. So such an installation cannot read the Secrets of
+// another team.
 //
 // Rule: roles-are-minimal.
 func TestNamespacedInstallationNeedsPermissionsOnlyThere(t *testing.T) {

@@ -73,7 +73,7 @@ func TestMachinesBecomeAvailableWithoutTargetCluster(t *testing.T) {
 	}
 }
 
-// The control cluster contains the Machines, and the target cluster their Nodes and tokens.
+// The control cluster contains the Machines, and the target cluster contains the Nodes and tokens of these Machines.
 func TestSeparateControlAndTargetClusters(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{SeparateTarget: true})

@@ -138,8 +138,8 @@ func TestOnlyOrphansAreRemoved(t *testing.T) {
 }
 
 // loseMachine removes a Machine but keeps its instance. loseMachine pauses the Machine first, so that the controller
-// keeps the instance. loseMachine removes the finalizer after the deletion has begun, because the controller adds it to
-// every other Machine.
+// keeps the instance. loseMachine removes the finalizer after the deletion has begun, because the controller adds the
+// finalizer again to a Machine that is not being deleted.
 func (m *machinist) loseMachine(name string) {
 	m.t.Helper()
 	m.kubectl("annotate", "machine/"+name, v1beta1.AnnotationPaused+"=")
@@ -159,8 +159,8 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 	return simcloud.Instance{}
 }
 
-// Without a target cluster, no Node shows that an instance is gone. The process must detect this from the list of
-// instances.
+// Without a target cluster, no Node shows that an instance is gone. The process must detect the loss of the instance
+// from the list of instances.
 //
 // Rule: missing-instance-asks-machine.
 func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {

@@ -64,7 +64,7 @@ func TestCloudControllerWritesOtherProviderID(t *testing.T) {
 	}
 }
 
-// initializeNode initializes the only Node like a cloud controller, with another scheme in the provider ID.
+// initializeNode does what a cloud controller does with the only Node, but sets a provider ID with another scheme.
 func (m *machinist) initializeNode(scheme string) (node *corev1.Node) {
 	m.t.Helper()
 	eventually(m.t, "the cloud controller has initialized a node", func() (bool, string) {

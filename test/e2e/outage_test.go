@@ -28,9 +28,9 @@ import (
 var fastChecks = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
 
 // The target cluster is unreachable for longer than every timeout. Meanwhile, no machine is created or replaced.
-// Afterwards, creations and deletions continue, and the timeouts of machines start again. The process must also notice
-// a machine that joins immediately after the outage. For that, the process must start new watches, because the backoff
-// of the old watches is too long by then.
+// Afterwards, creations and deletions continue, and the timeouts of machines start again. The process must also
+// notice a machine that joins immediately after the outage. To notice this machine, the process must start new
+// watches, because the backoff of the old watches is too long by then.
 //
 // Rules: outage-stops-owners, freeze-is-reported, clocks-restart-after-outage, outage-ends-with-caches,
 // health-clock-starts-late, no-judgement-in-outage, join-timeout-fails-machine, deletion-waits-for-target.
@@ -68,7 +68,8 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	t.Log("one node becomes silent before the outage, and another machine boots when the outage begins")
 	m.injectFault(simcloud.FaultSilent, silent)
 	m.awaitSilent(silent)
-	// The machine joins right after the outage. If its kubelet started earlier, it would wait long between its tries.
+	// The machine joins right after the outage. If its kubelet started earlier, the kubelet would wait long between
+	// its attempts.
 	boot := simcloud.Duration(outage + 2*time.Second)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot})
 	m.scale(5)
@@ -110,7 +111,8 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	m.removeDelays()
 	back := time.Now()
 	m.must(func() error { return m.Target.StartAPIServer(context.Background()) })
-	// The controller manager signs the certificates of joining nodes. Without a restart, it would retry too late.
+	// The controller manager signs the certificates of joining nodes. Without a restart, the controller manager would
+	// retry too late.
 	m.must(func() error { return m.Target.RestartControllerManager(context.Background()) })
 	t.Logf("the target cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
 	m.checkUntil(back.Add(health), func() { wantNoReplacement(t, m.machines(), deleted.UID) })
@@ -132,7 +134,7 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 		t.Errorf("machines %s were replaced without a reason; the remaining machines are\n%s", gone, describe(after))
 	}
 	m.wantNoTwins()
-	// Two of the six machines have replaced others.
+	// Eight instances were created for six machines, because two machines were replaced.
 	if made, live := len(m.instances()), m.countLive(); made != 8 || live != 6 {
 		t.Errorf("got %d created and %d live instances, want 8 and 6", made, live)
 	}
@@ -190,7 +192,7 @@ func TestOutageExtendsDrainDeadline(t *testing.T) {
 	if requested.IsZero() {
 		t.Fatal("the pod is gone, but its deletion was not observed")
 	}
-	// The API stores whole seconds.
+	// The API stores whole seconds, so subtract a second.
 	due := began.Add(hold).Add(back.Sub(unreachable)).Add(-time.Second)
 	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was deleted at %s", began, unreachable, back,
 		requested)

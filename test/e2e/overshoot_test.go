@@ -27,9 +27,9 @@ import (
 // frozenFor is the minimum duration of a freeze, long enough for the checks of the test.
 const frozenFor = 20 * time.Second
 
-// Another client creates machines of a set faster than the set can delete them. The set and its deployment must freeze
-// and report this. Frozen owners create no machines but delete surplus ones. The freeze ends when no surplus is left,
-// or when an administrator ends it.
+// Another client creates machines of a set faster than the set can delete them. The set and its deployment must
+// freeze and report the freeze. Frozen owners create no machines but delete surplus machines. The freeze ends when no
+// surplus is left, or when an administrator ends it.
 //
 // Rules: freeze-is-reported, overshoot-freezes-owner, overshoot-counts-family, freeze-ends-with-recovery,
 // unfreeze-annotation, frozen-set-only-deletes.
@@ -114,8 +114,9 @@ func TestOvershootFreezesOwners(t *testing.T) {
 	m.wantNoTwins()
 }
 
-// flood creates machines of a set until the returned function is called. They belong to a provider that does not exist.
-// Do not cancel these requests, because the API server may still execute a canceled request.
+// flood creates machines of a set until the returned function is called. No process handles these machines, because
+// their provider does not exist. Do not cancel these requests, because the API server may still execute a canceled
+// request.
 func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
 	var stopped atomic.Bool
 	var creators sync.WaitGroup

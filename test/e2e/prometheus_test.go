@@ -205,7 +205,7 @@ func (p *prometheus) awaitLeaders(leaders int) {
 		alerts := p.query(`ALERTS{alertstate="firing"}`)
 		return len(leading) == 1 && len(alerts) == 0, fmt.Sprint(leading, alerts)
 	})
-	p.began = time.Now().Add(time.Second) // Ranges begin at whole seconds.
+	p.began = time.Now().Add(time.Second) // Add a second, because ranges begin at whole seconds.
 }
 
 // allScraped reports whether every scrape of our processes has succeeded. On a busy computer, a scrape may time out.

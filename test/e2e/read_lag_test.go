@@ -13,7 +13,7 @@ import (
 )
 
 // The cloud returns old states to readers. Nevertheless, exactly the requested instances must be created and kept. No
-// instance may remain after the deletion, even if it was not listed yet when its machine was deleted.
+// instance may remain after the deletion, even if the instance was not listed yet when its machine was deleted.
 func TestCloudReadsLag(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

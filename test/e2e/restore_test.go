@@ -81,8 +81,8 @@ func TestFleetIsRestoredAfterLossOfControlCluster(t *testing.T) {
 	}
 }
 
-// wantSame checks that the live instances and the nodes are the same as before, and that the cloud has created no other
-// instances.
+// wantSame checks that the live instances and the nodes are the same as before the loss, and that the cloud has
+// created no other instances.
 func (m *machinist) wantSame(when string, instances, nodes map[string]string) {
 	m.t.Helper()
 	if made := len(m.instances()); made != len(instances) {

@@ -25,8 +25,8 @@ const (
 
 var first, second = sharding.Shard{Index: 0, Count: 2}, sharding.Shard{Index: 1, Count: 2}
 
-// startPairs starts a leader and a waiting process for each shard of each program, and returns them by program and
-// shard.
+// startPairs starts a leader and a waiting process for each shard of each program, and returns these processes by
+// program and shard.
 func (d *sharded) startPairs() (leaders, waiting map[string][]*member) {
 	d.t.Helper()
 	leaders, waiting = map[string][]*member{}, map[string][]*member{}
@@ -101,8 +101,9 @@ func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 	d.scaleToZero()
 }
 
-// wantTakeover requires that a successor acquired the Lease of a killed process as soon as it expired, and then served
-// all namespaces of the shard. wantTakeover returns the time of the acquisition. All times are those of the API server.
+// wantTakeover requires that a successor acquired the Lease of a killed process as soon as the Lease expired, and
+// then served all namespaces of the shard. wantTakeover returns the time of the acquisition. All times are those of
+// the API server.
 func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time.Time {
 	d.t.Helper()
 	renewed, acquired := d.renewals(old).last().Received, d.renewals(successor).first().Received
@@ -132,8 +133,8 @@ func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time
 	return acquired
 }
 
-// The number of shards changes during a scale-up. As in an update of the Deployment, the new processes start before the
-// old ones end. One process of each program is killed.
+// The number of shards changes during a scale-up. As in an update of the Deployment, the new processes start before
+// the old processes end. One process of each program is killed.
 //
 // Rules: shards-agree-on-their-number, shard-has-one-owner.
 func TestShardCountChangesWithoutOverlap(t *testing.T) {

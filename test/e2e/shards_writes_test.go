@@ -36,7 +36,8 @@ func (d *sharded) writes(program string) writes {
 	})
 }
 
-// renewals returns the writes of a process to its shard's Lease. The first write acquired the Lease.
+// renewals returns the writes of a process to its shard's Lease. With the first of these writes, the process acquired
+// the Lease.
 func (d *sharded) renewals(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {

@@ -19,8 +19,9 @@ var (
 	// seconds to answer a renewal, and a process that cannot renew its Lease ends.
 	patientLease = []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
 	defaultLease = []string{"--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s"}
-	// shortLease lets a successor of a killed leader start within seconds. On a busy computer, a process may lose such
-	// a Lease. So these processes are supervised in parallel tests, unless the test checks how they end.
+	// shortLease lets a successor of a killed leader start within seconds. On a busy computer, a process may lose
+	// such a Lease. So parallel tests restart processes with such a Lease, unless the test checks how the processes
+	// end.
 	shortLease = []string{"--leader-election-lease-duration=8s", "--leader-election-renew-deadline=6s",
 		"--leader-election-retry-period=1s"}
 )

@@ -60,8 +60,8 @@ func (m *traced) awaitTrace(o tracing.Operation) otlp.Trace {
 	}
 }
 
-// awaitCoveredTrace returns the complete trace of an operation. Its spans must cover the time of the operation, and
-// each of the services must have sent spans.
+// awaitCoveredTrace returns the complete trace of an operation. The spans of the trace must cover the time of the
+// operation, and each of the services must have sent spans.
 func (m *traced) awaitCoveredTrace(o tracing.Operation, services ...string) otlp.Trace {
 	m.t.Helper()
 	trace := m.awaitTrace(o)

@@ -27,8 +27,8 @@ import (
 )
 
 // These classes complement the classes of the example. The simulated cloud changes an instance from small to medium
-// while it runs, and to large with a restart. The cloud cannot change the type to gpu, and does not know the type of
-// unknownClass.
+// while the instance runs, and to large with a restart of the instance. The cloud cannot change the type to gpu, and
+// does not know the type of unknownClass.
 const (
 	mediumClass  = "medium"
 	gpuClass     = "gpu"

@@ -59,7 +59,7 @@ func TestNoAdmissionRequestIsLost(t *testing.T) {
 
 	var expiring []byte
 	for try := 0; !bytes.Equal(w.secret().Data["ca.crt"], expiring); try++ {
-		// On a busy computer, the next CA may replace the expiring CA before all processes have read it.
+		// On a busy computer, the next CA may replace the expiring CA before all processes have read the expiring CA.
 		if try == 3 {
 			t.Fatal("an expiring CA was replaced before it was used")
 		}
@@ -119,8 +119,8 @@ type webhook struct {
 	replicas []string
 }
 
-// trySend sends a Machine. If invalid is true, only the webhook refuses the Machine. trySend returns an error if a
-// valid Machine is refused or an invalid Machine is admitted.
+// trySend sends a Machine. If invalid is true, the Machine has a mistake that only the webhook detects. trySend
+// returns an error if a valid Machine is refused or an invalid Machine is admitted.
 func (w *webhook) trySend(n int, invalid bool) error {
 	machine := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("stream-%d", n)},
@@ -201,7 +201,7 @@ func (w *webhook) connectRepeatedly(s *stream) {
 					conn.Close()
 				} else if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 					s.recordLoss(fmt.Errorf("%s: %w", replica, untrusted))
-				} // Otherwise, the replica is unreachable, and requests reach the other one.
+				} // Otherwise, the replica is unreachable, and requests reach the other replica.
 			}
 		}
 	})

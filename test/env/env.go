@@ -182,15 +182,15 @@ func Manager(t testing.TB, register func(context.Context, manager.Manager) error
 	return mgr
 }
 
-// Await reads a list after each event of its kind until done returns true, and returns the list. After a timeout, it
-// fails the test with the last state that done returned.
+// Await reads a list after each event of its kind until done returns true, and returns the list. After a timeout,
+// Await fails the test with the last state that done returned.
 func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string),
 	options ...client.ListOption) L {
 	t.Helper()
 	return AwaitFor(t, Patience, c, list, what, done, options...)
 }
 
-// AwaitFor is Await with another timeout, for example for a real cloud.
+// AwaitFor works like Await with another timeout, for example for a real cloud.
 func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c client.WithWatch, list L, what string,
 	done func(L) (bool, string), options ...client.ListOption) L {
 	t.Helper()

@@ -46,8 +46,8 @@ type Cloud struct {
 	// PageSize is the number of instances in a page of List, by default 100. If PageSize is 0, List returns empty pages
 	// without end.
 	PageSize int
-	// NodeName returns the node name of a machine's instance, or "" if it is unknown. The default is the name of the
-	// machine.
+	// NodeName returns the node name of a machine's instance, or "" if the name is unknown. The default is the name
+	// of the machine.
 	NodeName func(provider.Machine) string
 	// Scope returns the scope in which List searches the instances of a class. If Scope is nil, the scope is empty.
 	Scope func(provider.Class) (string, error)
@@ -85,7 +85,7 @@ type Instance struct {
 
 	account  string
 	created  time.Time
-	goneFrom time.Time // zero for an instance that was not deleted
+	goneFrom time.Time // time from which the instance no longer exists, or zero if the instance was not deleted
 }
 
 type usedToken struct{ parameters, providerID string }

@@ -74,7 +74,7 @@ func (c *Cloud) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		return err
 	})
 	if err != nil {
-		return nil, err // The instance may still exist.
+		return nil, err // The call has failed, but the cloud may have created the instance.
 	}
 	return out, nil
 }
@@ -146,7 +146,7 @@ func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 	return out, nil
 }
 
-// Delete implements provider.Driver. Like many drivers, it reads the instance before deleting it.
+// Delete implements provider.Driver. Like many drivers, Delete reads the instance before deleting it.
 func (c *Cloud) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
 	c.count(&c.deletes)
 	if c.OnDelete != nil {
@@ -188,7 +188,7 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 	}
 	in := c.byID(read.ProviderID)
 	if in == nil {
-		return out, nil // The read was stale.
+		return out, nil // The instance was removed after the state that the read returned.
 	}
 	if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
 		return out, err
@@ -205,7 +205,7 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 	return provider.DeleteResult{Left: c.Left}, nil
 }
 
-// Adopt implements provider.Adopter. Like many drivers, it reads the instance before setting the tags.
+// Adopt implements provider.Adopter. Like many drivers, Adopt reads the instance before setting the tags.
 func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
 	err = c.call("adopt", func() error {
 		step := c.step("Adopt")
@@ -239,7 +239,7 @@ func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 	return out, nil
 }
 
-// Update implements provider.Driver with OnUpdate. Without OnUpdate, it returns UpdateDone.
+// Update implements provider.Driver with OnUpdate. Without OnUpdate, Update returns UpdateDone.
 func (c *Cloud) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = c.around("update", func() error {
 		if c.OnUpdate == nil {

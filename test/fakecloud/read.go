@@ -41,8 +41,8 @@ func (c *Cloud) record(now time.Time) {
 	}
 }
 
-// read returns the state that an instance had at an earlier time. The field Lag defines how much earlier. If the
-// instance did not exist at that time, read returns nil.
+// read returns the state that an instance had at an earlier time. The field Lag is the distance of this time from
+// now. If the instance did not exist at that time, read returns nil.
 func (c *Cloud) read(h *history) *provider.Instance {
 	shown := h.last() // Without Lag, a read is current even after the clock was set back.
 	if c.Lag > 0 {

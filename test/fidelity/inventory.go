@@ -16,8 +16,9 @@ type Behaviour struct {
 	Doubles []string
 	// Tests contains the tests that compare the double with the real program, as folder and name: "test/x:TestThis".
 	Tests []string
-	// Why contains the reason why no test compares the double with the real program: which program is not available,
-	// and which documentation describes its behavior. If Tests is not empty, Why may contain the limits of these tests.
+	// Why contains the reason why no test compares the double with the real program: the program that is not
+	// available, and the documentation that describes its behavior. If Tests is not empty, Why may contain the limits
+	// of these tests.
 	Why string
 }
 

@@ -52,8 +52,8 @@ var exempt = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go"
 	"test/apiserver/front_watch.go", "simcloud/host/connection.go",
 	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
 
-// Each file of a double needs an entry. Otherwise, it may implement a behavior that no test compares with the real
-// program.
+// Each file of a double needs an entry. Otherwise, the file may implement a behavior that no test compares with the
+// real program.
 func TestFilesAndTestsHaveEntries(t *testing.T) {
 	var listed, compared []string
 	for _, b := range All() {

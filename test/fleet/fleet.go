@@ -44,8 +44,8 @@ type Fleet struct {
 	Patience time.Duration
 }
 
-// Start starts a stack with the programs in a directory, such as "../../../bin", and stops it when the test ends. For a
-// failed test, it logs the end of the provider's log.
+// Start starts a stack with the programs in a directory, such as "../../../bin", and stops it when the test ends. For
+// a failed test, Start logs the end of the provider's log.
 func Start(t *testing.T, bin string, o stack.Options) *Fleet {
 	t.Helper()
 	logf.SetLogger(logr.Discard())
@@ -187,14 +187,15 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 	return list.Items
 }
 
-// Running waits until the fleet has the requested number of machines. All of them must be in the phase Running and have
-// the given class.
+// Running waits until the fleet has the requested number of machines. All machines must be in the phase Running and
+// have the given class.
 func (f *Fleet) Running(class string) []v1beta1.Machine {
 	f.Helper()
 	return f.RunningAre(Machines, class)
 }
 
-// RunningAre waits until the fleet has n machines. All of them must be in the phase Running and have the given class.
+// RunningAre waits until the fleet has n machines. All machines must be in the phase Running and have the given
+// class.
 func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	f.Helper()
 	return f.Await(fmt.Sprintf("%d running machines of class %s", n, class), func(all []v1beta1.Machine) bool {

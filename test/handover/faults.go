@@ -78,7 +78,7 @@ func (w *World) transmit(p *process) error {
 	case w.oneIn(400):
 		w.logf("%s is frozen in a request", p.name)
 		w.pause(w.randomUpTo(30 * time.Second))
-	case w.oneIn(399): // as often as a process freezes
+	case w.oneIn(399): // The probability of a kill equals that of a freeze.
 		w.end(p, "killed in a request")
 	}
 	if p.dead {

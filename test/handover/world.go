@@ -24,7 +24,8 @@ const (
 	faultTime    = 4 * time.Minute
 	recoveryTime = 2*leaseDuration + 60*time.Second
 	// takeoverTime limits how long the namespaces of a killed process have no owner. Another process may observe the
-	// last renewal only in its next attempt. This process needs up to two more attempts after the Lease has expired.
+	// last renewal only in the next attempt to acquire the Lease. This process needs up to two more attempts after
+	// the Lease has expired.
 	takeoverTime = leaseDuration + 3*(retryPeriod+retryPeriod/5)
 )
 
@@ -40,13 +41,13 @@ type World struct {
 	faultsOver bool
 	cutUntil   time.Time
 
-	lastLeader map[string]string // by Lease
+	lastLeader map[string]string // The keys are names of Leases.
 	handovers  int
 	violation  error
 	log        func(string)
 }
 
-// A slot runs one process at a time. When the process ends, another one starts.
+// A slot runs one process at a time. When the process ends, the slot starts another process.
 type slot struct {
 	shard           sharding.Shard
 	replica         int
@@ -109,8 +110,8 @@ func (w *World) killLeader() {
 	}
 }
 
-// deploy replaces all processes by processes with the given number of shards. The old processes stop one after another,
-// while the new ones already run.
+// deploy replaces all processes by processes with the given number of shards. The old processes stop one after
+// another, while the new processes already run.
 func (w *World) deploy(shards int) {
 	w.logf("the number of shards is set to %d", shards)
 	for _, s := range w.slots {

@@ -171,7 +171,7 @@ func (m *machinist) lines(namespace, program string) []string {
 	for _, pod := range m.pods(namespace, program) {
 		text, err := m.readLog(&pod)
 		if err != nil {
-			continue // the container has not started
+			continue // The container has not started, so it has no log.
 		}
 		for line := range strings.Lines(text) {
 			lines = append(lines, strings.TrimSpace(line))

@@ -62,8 +62,8 @@ func TestUninstallCommandsKeepClusterAPI(t *testing.T) {
 		}
 	}
 	h.run(t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
-	// The commands keep the Secrets, because they belong to the user. Delete them here, because the next test creates
-	// them again.
+	// The commands keep the Secrets, because the Secrets belong to the user. Delete them here, because the next test
+	// creates them again.
 	if err := m.api.DeleteAllOf(t.Context(), &corev1.Secret{}, client.InNamespace("default"),
 		client.HasLabels{v1beta1.LabelSecretUse}); err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ func document(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The other tests must install Machinist with the commands of the guide. They may only add flags for tokens and for the
-// node of the pods. Both must use the fleet examples/sim.
+// The other tests must install Machinist with the commands of the guide. The tests may only add flags for tokens and
+// for the node of the pods. The tests and the guide must use the fleet examples/sim.
 func TestCommandsOfTestsMatchGuide(t *testing.T) {
 	tested := map[string][]string{
 		cloudRelease:    {chart("simcloud"), "--namespace=" + system, "--create-namespace"},

@@ -16,7 +16,7 @@ import (
 )
 
 type helm struct {
-	version     string // 3 or 4
+	version     string // major version of Helm: 3 or 4
 	path        string
 	environment []string
 }

@@ -222,8 +222,8 @@ func (m *machinist) cleanUp(h *helm) {
 	h.run(m.t, "uninstall", cloudRelease, "--namespace="+system, "--wait")
 }
 
-// deleteFleet deletes the MachineDeployment and waits until its machines are gone. Then it deletes the class and the
-// Secrets.
+// deleteFleet deletes the MachineDeployment and waits until its machines are gone. Then deleteFleet deletes the class
+// and the Secrets.
 func (m *machinist) deleteFleet(namespace string) {
 	m.t.Helper()
 	ctx := m.t.Context()

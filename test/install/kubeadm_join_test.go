@@ -17,8 +17,9 @@ import (
 	"machinist.dev/machinist/internal/class/bootstrap"
 )
 
-// With the configuration from Machinist, an unmodified kubeadm must find the cluster, verify it, and read everything
-// for a join. The test uses a dry run, because this host is already a node of the cluster.
+// With the configuration from Machinist, an unmodified kubeadm must find the cluster, verify the identity of the
+// cluster, and read everything for a join. The test uses a dry run, because this host is already a node of the
+// cluster.
 //
 // Rule: kubeadm-join-config.
 func TestKubeadmJoinsWithRenderedConfiguration(t *testing.T) {

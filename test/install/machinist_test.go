@@ -218,7 +218,7 @@ func (m *machinist) pods(namespace, program string) []corev1.Pod {
 	})
 }
 
-// eventually repeats a check until ask returns true. Use it only for states that cannot be watched.
+// eventually repeats a check until ask returns true. Use eventually only for states that cannot be watched.
 func (m *machinist) eventually(what string, ask func() (bool, string)) {
 	m.t.Helper()
 	deadline := time.After(env.Patience)

@@ -23,7 +23,7 @@ import (
 // `make e2e-install` sets these environment variables.
 const (
 	layoutVariable = "INSTALL_IMAGES" // the folder of the OCI layout with the images
-	fullVariable   = "FULL"           // 1 to also run the long tests
+	fullVariable   = "FULL"           // The value 1 also runs the long tests.
 )
 
 const root = "../.."
@@ -38,8 +38,8 @@ var shared struct {
 	err     error
 }
 
-// cluster returns the cluster of all tests in this binary. Starting it takes almost a minute, so it runs until the
-// process ends. Each test removes what it has installed.
+// cluster returns the cluster of all tests in this binary. Starting the cluster takes almost a minute, so the cluster
+// runs until the process ends. Each test removes what it has installed.
 func cluster(t *testing.T) *realnode.KubeadmCluster {
 	t.Helper()
 	if shared.cluster == nil && shared.err == nil {

@@ -130,8 +130,8 @@ func (m *machinist) upgradeDuringGrowth(h *helm) {
 		[]string{"--set=log.level=info"})...)
 }
 
-// interruptedUpgrade kills Helm during an upgrade. Then it rolls the release back, as the documentation of Helm
-// recommends.
+// interruptedUpgrade kills Helm during an upgrade. Then interruptedUpgrade rolls the release back, as the
+// documentation of Helm recommends.
 func (m *machinist) interruptedUpgrade(h *helm, after time.Duration) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), after)

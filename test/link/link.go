@@ -28,10 +28,10 @@ type Cut int
 const (
 	// Whole means that the link is not interrupted.
 	Whole Cut = iota
-	// Refused means that the link closes all connections and accepts no new ones.
+	// Refused means that the link closes all connections and accepts no new connections.
 	Refused
 	// Swallowed means that the link drops all data, and the end of connections, without an error. Connections stay
-	// open, and the link accepts new ones. Connections that lost data are closed when the link becomes Whole.
+	// open, and the link accepts new connections. Connections that lost data are closed when the link becomes Whole.
 	Swallowed
 )
 
@@ -73,7 +73,7 @@ func (l *Link) Add(server string) {
 	l.servers = append(l.servers, server)
 }
 
-// Connections returns how many connections were forwarded to the server, and how many no server accepted.
+// Connections returns how many connections were forwarded to the server, and how many connections no server accepted.
 func (l *Link) Connections(server string) (forwarded, failed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,8 +200,7 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 	}
 }
 
-// drops reports whether the link must drop the data of a connection. It then also marks the connection, because the
-// connection has lost data.
+// drops reports whether the link must drop the data of a connection. If so, drops also marks the connection as lossy.
 func (l *Link) drops(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,7 @@ const (
 type Bad struct {
 	// Name consists of the kind and a description of the mistake. Names are unique in the table.
 	Name string
-	// Sample is the correct object. Changes are the mistake.
+	// Sample is the correct object. Changes contains the changes that add the mistake.
 	Sample  string
 	Changes Changes
 	// For an update, Was contains the changes from the sample to the existing object. They may be empty. Was is nil if

@@ -214,8 +214,8 @@ func (x *fixture) migration(name string) *v1beta1.Migration {
 	return m
 }
 
-// byAge returns the names of two Migrations, the younger one first. first is the name of the Migration that was created
-// first.
+// byAge returns the names of two Migrations, the younger Migration first. first is the name of the Migration that was
+// created first.
 func (x *fixture) byAge(first, second string) (younger, older string) {
 	x.Helper()
 	a, b := x.migration(first), x.migration(second)

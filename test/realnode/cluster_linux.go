@@ -54,7 +54,7 @@ type Cluster struct {
 	kubelet *child.Process
 }
 
-// Start starts a cluster and returns when the node is ready for pods. A process can call it only once, because the
+// Start starts a cluster and returns when the node is ready for pods. A process can call Start only once, because the
 // programs use fixed folders and ports. After a failure, no process is left running.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	begun := time.Now()

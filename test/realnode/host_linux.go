@@ -16,7 +16,7 @@ type host struct {
 	dir      string
 	programs programs
 	output   io.Writer
-	lock     sync.Mutex // of output
+	lock     sync.Mutex // protects output
 
 	processes []*child.Process
 }
@@ -40,7 +40,7 @@ func newHost(output io.Writer) (*host, error) {
 // Dir returns the folder of the node. The folder contains the log NAME.log of each program. Main removes the folder.
 func (h *host) Dir() string { return h.dir }
 
-// PID returns the ID of a process in the namespaces, as seen from outside. nsenter needs it.
+// PID returns the ID of a process in the namespaces, as seen from outside. The command nsenter needs this ID.
 func (h *host) PID() (string, error) {
 	pid, err := os.ReadFile(filepath.Join(h.dir, pidName))
 	return string(pid), err

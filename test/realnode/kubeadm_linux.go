@@ -192,7 +192,7 @@ func (c *KubeadmCluster) notReady(ctx context.Context) (descriptions []string, e
 	if err != nil {
 		return nil, err
 	}
-	if len(pods.Items) < 7 { // etcd, three control plane components, kube-proxy and two CoreDNS
+	if len(pods.Items) < 7 { // The pods are etcd, three control plane components, kube-proxy and two CoreDNS.
 		descriptions = append(descriptions, fmt.Sprintf("%d of 7 pods exist", len(pods.Items)))
 	}
 	for _, pod := range pods.Items {
@@ -240,9 +240,9 @@ func tail(path string) string {
 	return string(text[max(0, len(text)-4000):])
 }
 
-// kubeadmConfig is a format string for kubeadm's configuration. Its arguments are the address and the name of the node,
-// the version of Kubernetes, the address range of pods, and the paths of the audit policy and log. The configuration
-// changes these defaults of kubeadm:
+// kubeadmConfig is a format string for kubeadm's configuration. The arguments of kubeadmConfig are the address and
+// the name of the node, the version of Kubernetes, the address range of pods, and the paths of the audit policy and
+// log. The configuration changes these defaults of kubeadm:
 //
 //   - the audit log, because tests count writes with it;
 //   - failCgroupV1, cgroupDriver, cgroupsPerQOS, enforceNodeAllocatable and localStorageCapacityIsolation, because the

@@ -63,8 +63,8 @@ func (c *Cluster) identifyKubelet(
 		[]string{"--bootstrap-kubeconfig=" + bootstrap}, err
 }
 
-// kubeletConfig is a format string for the kubelet's configuration. Its arguments are the folder of the run, the
-// address of the node, the file with the cluster's CA, and the socket of containerd.
+// kubeletConfig is a format string for the kubelet's configuration. The arguments of kubeletConfig are the folder of
+// the run, the address of the node, the file with the cluster's CA, and the socket of containerd.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s

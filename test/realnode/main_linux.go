@@ -48,8 +48,8 @@ func Main(m interface{ Run() int }) {
 	os.Exit(code)
 }
 
-// runInNamespaces starts this binary again as the first process of new namespaces. Then it removes what is left of the
-// run.
+// runInNamespaces starts this binary again as the first process of new namespaces. When the process has ended,
+// runInNamespaces removes what is left of the run.
 func runInNamespaces() (int, error) {
 	if os.Getuid() != 0 {
 		return 0, errors.New("root is required to create network namespaces and containers")

@@ -108,7 +108,7 @@ func bind(from, to string) error {
 func prepareNetwork() error {
 	return setUpNetwork(
 		"ip address add "+nodeAddress.String()+"/32 dev lo",
-		// kube-proxy translates service addresses after the routing decision, so they need a route.
+		// kube-proxy translates service addresses after the routing decision, so the service addresses need a route.
 		"ip route add "+controlplane.ServiceRange+" dev lo src "+nodeAddress.String(),
 	)
 }

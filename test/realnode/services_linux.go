@@ -12,7 +12,7 @@ import (
 )
 
 func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
-	// By default, the API server binds the role of kube-proxy to this user.
+	// By default, the API server binds the role of kube-proxy to the user system:kube-proxy.
 	kubeconfig, err := c.userKubeconfig("system:kube-proxy")
 	if err != nil {
 		return nil, err
@@ -22,8 +22,9 @@ func (c *Cluster) prepareProxy(path string) (*child.Process, error) {
 		c.write(map[string]string{"kube-proxy.yaml": config})
 }
 
-// proxyConfig is a format string for kube-proxy's configuration. Its arguments are the path of the kubeconfig and the
-// name of the node. Settings of connection tracking stay unchanged, because they apply to the whole host.
+// proxyConfig is a format string for kube-proxy's configuration. The arguments of proxyConfig are the path of the
+// kubeconfig and the name of the node. Settings of connection tracking stay unchanged, because they apply to the
+// whole host.
 const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
@@ -50,8 +51,8 @@ func (c *Cluster) prepareDNS(path string) (*child.Process, error) {
 		c.write(map[string]string{"Corefile": corefile})
 }
 
-// dnsConfig is a format string for CoreDNS's configuration. Its arguments are the address of the node, which pods use
-// as their DNS server, and the path of the kubeconfig.
+// dnsConfig is a format string for CoreDNS's configuration. The arguments of dnsConfig are the address of the node,
+// which pods use as their DNS server, and the path of the kubeconfig.
 const dnsConfig = `.:53 {
   bind %s
   errors

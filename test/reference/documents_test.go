@@ -124,7 +124,7 @@ func TestCommandsAndFlagsInDocumentsExist(t *testing.T) {
 // reason is a pattern for a code span that looks like a condition reason.
 var reason = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z][A-Za-z]+)+)`")
 
-// Readers search the pages for condition reasons, so the pages must spell them like the API.
+// Readers search the pages for condition reasons, so the pages must spell the reasons like the API.
 func TestReasonsInDocumentsExist(t *testing.T) {
 	all := documents(t)
 	known := all["docs/reference/conditions.md"] + all["docs/reference/api.md"]
@@ -152,7 +152,7 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// Readers search the page for log messages, so the page must quote them exactly.
+// Readers search the page for log messages, so the page must quote the messages exactly.
 func TestMessagesInTroubleshootingExist(t *testing.T) {
 	_, section, _ := strings.Cut(documents(t)["docs/troubleshooting.md"], "\n## A pod of Machinist is not ready\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// All charts and modules of a release must have the same version. CONTRIBUTING.md explains how to set it.
+// All charts and modules of a release must have the same version. CONTRIBUTING.md explains how to set the version.
 func TestChartsAndModulesHaveOneVersion(t *testing.T) {
 	appVersion := regexp.MustCompile(`(?m)^appVersion: "?([^"\s]+)"?$`)
 	read := func(path string) string {

@@ -25,15 +25,15 @@ type controller struct {
 	kube     client.Client
 	leases   coordinationv1.LeasesGetter
 	identity string
-	// The controller holds this lock while it leads. After the controller has lost a Lease, another pass can begin only
-	// when the last one has ended.
+	// The controller holds this lock while it leads. After the controller has lost a Lease, another pass can begin
+	// only when the last pass has ended.
 	leading sync.Mutex
 }
 
-// A pass reconciles each object once, from the state at its beginning.
+// A pass reconciles each object once, from the state at the beginning of the pass.
 type pass struct {
 	*controller
-	objects          map[string][]*unstructured.Unstructured // by kind
+	objects          map[string][]*unstructured.Unstructured // The keys are kinds.
 	instances        map[types.UID]*simcloud.Instance
 	nodes            map[string]*corev1.Node
 	changes, pending int

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// acquire acquires all Leases and leads while it holds all of them. When the controller loses a Lease, acquire calls
-// the function end, because the real process would exit.
+// acquire acquires all Leases and leads while the controller holds all of these Leases. When the controller loses a
+// Lease, acquire calls the function end, because the real process would exit.
 func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	if len(leases) == 0 {
 		c.Log.Info("leads", "identity", c.identity)
@@ -32,8 +32,8 @@ func (c *controller) acquire(ctx context.Context, end func(), leases []string) {
 	})
 }
 
-// oldLock reads a Lease like old versions of client-go: it ignores the duration in the Lease and uses the reader's own
-// duration.
+// oldLock reads a Lease like old versions of client-go: such a version ignores the duration in the Lease and uses the
+// reader's own duration.
 type oldLock struct {
 	resourcelock.Interface
 	duration time.Duration

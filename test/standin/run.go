@@ -39,8 +39,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Run runs a stand-in until ctx is done. Like a pod, it starts again after it has lost a Lease, or after its Deployment
-// was scaled up.
+// Run runs a stand-in until ctx is done. Like a pod, the stand-in starts again after it has lost a Lease, or after
+// its Deployment was scaled up.
 func Run(ctx context.Context, o Options) error {
 	g, known := groups[o.Group]
 	if !known {

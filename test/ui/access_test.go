@@ -51,7 +51,7 @@ func TestOtherSiteHasNoAccess(t *testing.T) {
 			}
 		}
 	}
-	// The page must not be able to show the view in a frame, or to send a form to it.
+	// The page must not be able to show the view in a frame, or to send a form to the view.
 	get[bool](b, fmt.Sprintf(`new Promise(done => { const f = document.createElement("iframe"); f.onload = () => done(true); f.src = %q; document.body.append(f); })`, s.url("/machines")))
 	if got := get[string](b, `(() => { try { return frames[0].document.body.textContent; } catch { return "no access"; } })()`); strings.Contains(got, "web-abcde") {
 		t.Errorf("a frame in a page of another site: got %q, want no access", got)

@@ -30,7 +30,8 @@ type tab struct {
 	requested, errors []string
 }
 
-// newTab opens a tab. The test fails at its end if the browser sent a request to another host, or if a script failed.
+// newTab opens a tab. The test fails at its end if the browser has sent a request to another host, or if a script has
+// failed.
 func newTab(t *testing.T, s *served) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
@@ -134,7 +135,7 @@ func (b *tab) await(expression string) {
 	for {
 		_, err := chromedp.Run(ctx, watch)
 		if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "navigated") {
-			continue // The expression may be true on the next page.
+			continue // The browser is loading another page, on which the expression may be true.
 		}
 		if err != nil {
 			b.t.Fatalf("waited for %s: %v\nthe page:\n%s", expression, err, b.content())

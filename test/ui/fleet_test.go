@@ -58,7 +58,7 @@ func newFleet(t *testing.T, n int32) *fleet {
 		f.create(o)
 	}
 	f.await("an available fleet", func(d *v1beta1.MachineDeployment) bool { return d.Status.AvailableReplicas == n })
-	// The whole control plane is deleted at the end, including the fleet.
+	// Nothing deletes the fleet, because the whole control plane is deleted at the end.
 	return f
 }
 

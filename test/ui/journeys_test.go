@@ -40,7 +40,7 @@ func TestPagesFollowRollout(t *testing.T) {
 			t.Error("the page was reloaded")
 		}
 	}
-	// A screen reader announces the result.
+	// A screen reader must announce the result.
 	b.await("document.getElementById('announcement').textContent.includes('Complete')")
 }
 

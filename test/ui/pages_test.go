@@ -49,7 +49,7 @@ func TestURLContainsFilters(t *testing.T) {
 	if focus := get[string](b, "document.activeElement.name"); focus != "q" {
 		t.Errorf("after typing, the focus is on %q, want q", focus)
 	}
-	// The first click on the back button removes the typed text, and the second one removes the chosen zone. The
+	// The first click on the back button removes the typed text, and the second click removes the chosen zone. The
 	// forward button restores the choice.
 	get[bool](b, "(history.back(), true)")
 	b.await("location.search === '?zone=sim-1b' && document.querySelector('input[name=q]').value === ''")

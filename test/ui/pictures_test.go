@@ -15,8 +15,8 @@ import (
 )
 
 // TestPictures creates the screenshots of docs/ui.md, which show a fleet during a rollout. TestPictures runs only if
-// UI_PICTURES contains their folder, as in `make screenshots`. With UI_PICTURES_ALL=1, it creates PNG files of all
-// pages, light and dark.
+// UI_PICTURES contains their folder, as in `make screenshots`. With UI_PICTURES_ALL=1, TestPictures creates PNG files
+// of all pages, light and dark.
 func TestPictures(t *testing.T) {
 	folder := os.Getenv("UI_PICTURES")
 	if folder == "" {
@@ -86,7 +86,7 @@ func TestPictures(t *testing.T) {
 		if path != "/plan" {
 			b.await("document.getElementById('connection').dataset.state === 'live'")
 		}
-		// The footer contains the version and the URL of this test.
+		// Remove the footer, because it contains the version and the URL of this test.
 		get[bool](b, "(document.querySelector('footer').remove(), true)")
 		b.picture(folder, name, format)
 	}

@@ -32,7 +32,7 @@ func TestPagesWithTenThousandMachines(t *testing.T) {
 		set := p.deployment("large", fmt.Sprintf("workers-%02d", i), each, nil)
 		for j := range each {
 			m := machine(set, j)
-			if j%50 == 7 { // with a message that is longer than most
+			if j%50 == 7 { // These machines have an unusually long message.
 				withFailure(m, fmt.Sprintf("The provider reports that instance %s does not exist.", m.Spec.ProviderID))
 			}
 			all = append(all, m)
@@ -72,7 +72,8 @@ func TestPagesWithTenThousandMachines(t *testing.T) {
 
 	b := newTab(t, s)
 	b.login()
-	call(b, page.BringToFront, cdp.Empty{}) // The browser does not paint tabs in the background.
+	// The tab must be in front, because the browser does not paint tabs in the background.
+	call(b, page.BringToFront, cdp.Empty{})
 	b.open("/machines?q=" + all[100].Name)
 	b.await("document.getElementById('connection').dataset.state === 'live' && " + rows + " === 1")
 	// The browser paints the page before it takes a screenshot.

@@ -27,7 +27,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// A staticCluster is a control cluster without controllers, so its objects keep the state in which a test creates them.
+// A staticCluster is a control cluster without controllers, so objects keep the state in which a test creates them.
 type staticCluster struct {
 	t   *testing.T
 	cp  *controlplane.ControlPlane
@@ -43,8 +43,8 @@ func newStaticCluster(t *testing.T) *staticCluster {
 	return &staticCluster{t: t, cp: static, api: api}
 }
 
-// startStatic starts the control cluster without controllers. For speed, its API server does not validate Machines, and
-// stores their status in the request that creates them.
+// startStatic starts the control cluster without controllers. For speed, the API server does not validate Machines,
+// and stores the status of a Machine in the request that creates the Machine.
 func startStatic(dir string) (*controlplane.ControlPlane, error) {
 	ctx := context.Background()
 	cp, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})

@@ -11,10 +11,10 @@ import (
 
 // Counts contains the numbers of write requests by result.
 type Counts struct {
-	Writes    int // successful, except of Events
-	Events    int // successful, of Events
-	Conflicts int // refused with 409: outdated, or the name already exists
-	Failed    int // failed for another reason
+	Writes    int // successful writes, except of Events
+	Events    int // successful writes of Events
+	Conflicts int // writes refused with 409: outdated, or the name already exists
+	Failed    int // writes that failed for another reason
 
 	ByCall map[Call]int // Writes by kind of request
 }
@@ -36,8 +36,8 @@ func (c Call) String() string {
 	return s
 }
 
-// String returns the totals in one line. Then it has one line for each kind of write call, with the most frequent call
-// first.
+// String returns the totals in one line. Then the text has one line for each kind of write call, with the most
+// frequent call first.
 func (c Counts) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%d writes, %d events, %d conflicts, %d failed", c.Writes, c.Events, c.Conflicts, c.Failed)

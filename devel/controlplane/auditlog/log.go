@@ -13,7 +13,7 @@ import (
 // same file.
 type Log struct {
 	path   string
-	offset int64 // always at the beginning of a line
+	offset int64 // position in the file, always at the beginning of a line
 }
 
 // Open returns a Log that reads a file from its beginning.
@@ -39,7 +39,7 @@ type Filter struct {
 	// Users contains the names of the users whose requests are selected. An empty list selects all users.
 	Users []string
 
-	// Match, if set, selects the requests for which it returns true.
+	// Match selects the requests for which it returns true. Nil selects all requests.
 	Match func(Request) bool
 }
 
@@ -55,8 +55,8 @@ func (l *Log) Count(f Filter) (Counts, error) {
 	return counts, err
 }
 
-// Requests returns all requests since the position of the last Mark or Take, including reads, in the order of their
-// answers.
+// Requests returns all requests since the position of the last Mark or Take, including reads, in the order in which
+// they were answered.
 func (l *Log) Requests(f Filter) ([]Request, error) {
 	var requests []Request
 	err := l.each(f, func(r Request) { requests = append(requests, r) })

@@ -16,17 +16,17 @@ import (
 
 // Request describes one API request that the API server has answered.
 type Request struct {
-	User        string // as authenticated, before impersonation
+	User        string // authenticated user, before impersonation
 	Groups      []string
-	Verb        string // as in RBAC; "patch" for server-side apply
+	Verb        string // verb as in RBAC; "patch" for server-side apply
 	Group       string // API group, "" for the core
-	Resource    string // plural, such as "machines"
-	Subresource string // such as "status"; "" for the resource itself
+	Resource    string // plural name, such as "machines"
+	Subresource string // subresource such as "status"; "" for the resource itself
 	Namespace   string
-	Name        string // "" if the server generates it
-	Path        string // of a request without a resource, such as "/readyz"; else ""
+	Name        string // name of the object; "" if the server generates the name
+	Path        string // path of a request without a resource, such as "/readyz"; else ""
 	Code        int    // HTTP status of the answer
-	Denied      bool   // by the authorizer; admission may also reject with 403
+	Denied      bool   // true if the authorizer denied the request; admission may also reject with 403
 	// NamespaceEnds means that a create was refused because the namespace is being deleted.
 	NamespaceEnds bool
 	DryRun        bool

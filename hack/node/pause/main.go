@@ -1,4 +1,5 @@
-// Command pause is the first process of every pod. It holds the namespaces of the pod and reaps orphaned processes.
+// Command pause is the first process of every pod. The command holds the namespaces of the pod and reaps orphaned
+// processes.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command web is the workload of tests on real machines. It prints a line, serves the same line on port 8080, and ends
-// on a signal.
+// Command web is the workload of tests on real machines. The command prints a line, serves the same line on port
+// 8080, and ends on a signal.
 package main
 
 import (

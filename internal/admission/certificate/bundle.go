@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxAuthorities is the size limit of a bundle: the current authority, and the previous or the next one.
+// maxAuthorities is the size limit of a bundle: the current authority, and the previous or the next authority.
 const maxAuthorities = 2
 
 func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (out [][]byte, changed bool) {
@@ -20,8 +20,8 @@ func bundlesWith(required []*x509.Certificate, former [][]byte, now time.Time) (
 	return out, changed
 }
 
-// bundleWith returns a bundle with the required authorities. It keeps authorities of the former bundle that have not
-// expired, up to the limit. Data that cannot be parsed is dropped.
+// bundleWith returns a bundle with the required authorities. bundleWith keeps authorities of the former bundle that
+// have not expired, up to the limit. Data that cannot be parsed is dropped.
 func bundleWith(required []*x509.Certificate, former []byte, now time.Time) []byte {
 	wanted := slices.Clone(required)
 	for _, cert := range authorities(former) {

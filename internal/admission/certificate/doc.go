@@ -3,7 +3,7 @@
 //
 // The leader creates and renews the certificate. Every replica presents it.
 //
-// A change of the authority does not interrupt requests. A new authority is first added to the bundle. It signs
-// certificates only after every API server has had time to read the bundle. The previous authority stays in the bundle
-// for slow API servers.
+// A change of the authority does not interrupt requests. A new authority is first added to the bundle. A new
+// authority signs certificates only after every API server has had time to read the bundle. The previous authority
+// stays in the bundle for slow API servers.
 package certificate

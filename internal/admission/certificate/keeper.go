@@ -238,9 +238,9 @@ func (k *Keeper) Lifetime() expiry.Lifetime {
 	return expiry.Lifetime{}
 }
 
-// Ready is a readiness probe. It succeeds when there is a certificate and the webhook configuration trusts it. Before
-// that, API servers cannot call the webhook and refuse objects. Later changes of the configuration do not affect
-// readiness, because the leader corrects them.
+// Ready is a readiness probe. Ready succeeds when there is a certificate and the webhook configuration trusts it.
+// Before that, API servers cannot call the webhook and refuse objects. Later changes of the configuration do not
+// affect readiness, because the leader corrects them.
 func (k *Keeper) Ready(r *http.Request) error {
 	if k.serving.Load() == nil {
 		return k.noCertificate()

@@ -19,8 +19,8 @@ const authorityName = "machinist-webhooks"
 
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 
-// signServing returns the Secret data of a new serving certificate for the hosts. It fails if the certificate would be
-// invalid for the hosts, because each step would replace it again.
+// signServing returns the Secret data of a new serving certificate for the hosts. signServing fails if the
+// certificate would be invalid for the hosts, because each step would replace it again.
 func signServing(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: begin, NotAfter: end,
@@ -71,7 +71,7 @@ func servingLeft(data map[string][]byte, hosts []string, at time.Time) (time.Dur
 	return left, nil
 }
 
-// authorityOf parses an authority and its key. It fails if the authority cannot sign at the given time.
+// authorityOf parses an authority and its key. authorityOf fails if the authority cannot sign at the given time.
 func authorityOf(cert, key []byte, at time.Time) (*rotator.KeyPairArtifacts, error) {
 	if ok, err := rotator.ValidCert(cert, cert, key, authorityName, nil, at); !ok {
 		return nil, fmt.Errorf("check the certificate authority: %w", err)

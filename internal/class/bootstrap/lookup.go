@@ -30,8 +30,8 @@ type Record struct {
 	Owner string
 	// Machine is the namespace and name of the Machine for which the token was created.
 	Machine types.NamespacedName
-	// Expires is the end of the token's validity. It is zero if the Secret contains no valid time, which happens only
-	// to tokens that Machinist did not create.
+	// Expires is the end of the token's validity. The time is zero if the Secret contains no valid time, which
+	// happens only to tokens that Machinist did not create.
 	Expires time.Time
 }
 

@@ -18,7 +18,8 @@ const (
 	APIEndpoint      = "API_ENDPOINT"
 	CABundleBase64   = "CA_BUNDLE_BASE64"
 	BootstrapToken   = "BOOTSTRAP_TOKEN"
-	// KubeadmJoinConfig is the placeholder for a JoinConfiguration of kubeadm. Its value is JSON in a single line.
+	// KubeadmJoinConfig is the placeholder for a JoinConfiguration of kubeadm. The value of the placeholder is JSON
+	// in a single line.
 	KubeadmJoinConfig = "KUBEADM_JOIN_CONFIG"
 )
 
@@ -99,7 +100,7 @@ func Readable(template []byte) error {
 }
 
 // Check returns an error if the template cannot be rendered with the values. The bootstrap token may be missing, so
-// Check can run before its creation.
+// Check can run before the token is created.
 func Check(template []byte, v Values) error {
 	v.BootstrapToken = "not-created-yet"
 	_, err := Render(template, v)

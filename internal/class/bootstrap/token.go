@@ -102,8 +102,8 @@ func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 // LogValue implements slog.LogValuer.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// Tokens creates, extends and deletes bootstrap tokens in the target cluster. Client must not use a cache, because it
-// could return an outdated credential.
+// Tokens creates, extends and deletes bootstrap tokens in the target cluster. Client must not use a cache, because a
+// cache could return an outdated token.
 type Tokens struct {
 	Client client.Client
 	// Groups are the groups of clients with a token, in addition to Group.
@@ -210,7 +210,7 @@ func (t Tokens) Extend(ctx context.Context, a Attempt, minimum, extended time.Ti
 }
 
 // ErrMayNotRead and ErrMayNotMake mean that the API server forbids reading or creating the Secrets of tokens. The
-// methods of Tokens return errors that wrap one of these.
+// methods of Tokens return errors that wrap ErrMayNotRead or ErrMayNotMake.
 var (
 	ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
 	ErrMayNotMake = errors.New("not allowed to create bootstrap tokens")

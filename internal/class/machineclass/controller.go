@@ -132,8 +132,8 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 	return soonest(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
 }
 
-// configMapsEvery is how often the ConfigMaps of a class are read. They are not watched, because the provider may be
-// permitted to read only single ConfigMaps.
+// configMapsEvery is how often the ConfigMaps of a class are read. ConfigMaps are not watched, because the provider
+// may be permitted to read only single ConfigMaps.
 const configMapsEvery = 5 * time.Minute
 
 func configMapsAfter(class *v1beta1.MachineClass) time.Duration {

@@ -42,7 +42,7 @@ func (r *Reconciler) machines(ctx context.Context, class *v1beta1.MachineClass,
 	return machines.Items, nil
 }
 
-// patchFinalizer changes the finalizers. It fails if another client has changed the class meanwhile.
+// patchFinalizer changes the finalizers. patchFinalizer fails if another client has changed the class meanwhile.
 func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineClass,
 	change func(client.Object, string) bool) error {
 	before := class.DeepCopy()

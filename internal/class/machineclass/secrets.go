@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// secretKeeper keeps the finalizer on Secrets that classes or inline Machines use. It reconciles Secrets, so it finds
-// new Secrets as well as unused ones.
+// secretKeeper keeps the finalizer on Secrets that classes or inline Machines use. secretKeeper reconciles Secrets,
+// so it finds new Secrets as well as unused ones.
 type secretKeeper struct{ Options }
 
 // Reconcile runs one pass over a Secret, of which only the metadata is read.
@@ -42,8 +42,8 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// keep adds the finalizer if an object of this provider uses the Secret and its label allows that. It removes the
-// finalizer if no object of any provider uses the Secret.
+// keep adds the finalizer if an object of this provider uses the Secret and the Secret's label allows the use. The
+// method removes the finalizer if no object of any provider uses the Secret.
 func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMetadata) error {
 	users, err := usersOf(ctx, k.Client, secret, k.Driver.Name())
 	if err != nil {

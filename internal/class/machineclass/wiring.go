@@ -34,8 +34,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 // Wiring returns the controllers of classes and Secrets, with the watches that trigger them.
 //
-// Event handlers read from the given cache. They do not wait until the cache contains this process's own writes,
-// because waiting would delay all events.
+// Event handlers read from the given cache. Event handlers do not wait until the cache contains this process's own
+// writes, because waiting would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	c := mapper{cache: cache, provider: r.Driver.Name()}
 	secretChanged := predicate.ResourceVersionChangedPredicate{}

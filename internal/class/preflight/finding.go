@@ -1,5 +1,6 @@
-// Package preflight checks whether machines can become Nodes, before the first machine tries to join. It finds missing
-// permissions, a control plane that does not sign certificates, and an API server address that instances cannot reach.
+// Package preflight checks whether machines can become Nodes, before the first machine tries to join. The package
+// finds missing permissions, a control plane that does not sign certificates, and an API server address that
+// instances cannot reach.
 //
 // Provider processes make the checks that need few permissions (Join). The command line makes all checks (Cluster). On
 // request, it also requests a kubelet certificate in the same way as a new machine (Probe).
@@ -9,8 +10,8 @@ import "machinist.dev/machinist/api/v1beta1"
 
 // Finding is a problem, or a probable problem.
 type Finding struct {
-	// Reason names the check, such as "TokensMayNotRequest". It is also the reason of conditions that report the
-	// finding.
+	// Reason names the check, such as "TokensMayNotRequest". This name is also the reason of conditions that report
+	// the finding.
 	Reason string `json:"reason"`
 	// Message is a sentence that describes the problem.
 	Message string `json:"message"`

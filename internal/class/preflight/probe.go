@@ -34,9 +34,10 @@ const (
 	probeNode = "machinist-preflight"
 )
 
-// Probe tests whether a machine can join, but registers no Node. It creates a bootstrap token, requests a kubelet
-// certificate with the token, and approves the request. Finally, it deletes the token and the request. Probe creates
-// and deletes these objects as the user of the given client, and connects to the given API server like a new machine.
+// Probe tests whether a machine can join, but registers no Node. Probe creates a bootstrap token, requests a kubelet
+// certificate with the token, and approves the request. Finally, Probe deletes the token and the request. Probe
+// creates and deletes these objects as the user of the given client, and connects to the given API server like a new
+// machine.
 func Probe(ctx context.Context, caller client.Client, api *rest.Config, now time.Time) (found []Finding, err error) {
 	tokens := bootstrap.Tokens{Client: caller}
 	attempt := bootstrap.Attempt{Machine: types.NamespacedName{Name: probeNode},

@@ -14,7 +14,7 @@ import (
 type Change struct {
 	// Path is the path of the field, such as spec.template.spec.version or spec.template.metadata.labels[app].
 	Path string `json:"path"`
-	// From and To are the old and the new value as JSON. They are nil if the field is not set.
+	// From and To are the old and the new value as JSON. Both fields are nil if the field is not set.
 	From json.RawMessage `json:"from,omitempty"`
 	To   json.RawMessage `json:"to,omitempty"`
 }

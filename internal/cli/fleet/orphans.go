@@ -106,7 +106,8 @@ func Outcome(outcome string, period time.Duration) string {
 	return outcome
 }
 
-// EntryName returns the provider ID of an entry. If only parts such as disks are left, it returns their short names.
+// EntryName returns the provider ID of an entry. For an entry with only parts such as disks, it returns the short
+// names of the parts.
 func EntryName(e ledger.Entry) string {
 	switch {
 	case e.ProviderID == "" && e.Outcome == string(orphans.ForceDeleted):

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// Text writes the status as text. It omits the tables for problems that do not exist, so the status of a healthy fleet
-// is short.
+// Text writes the status as text. Text omits the tables for problems that do not exist, so the status of a healthy
+// fleet is short.
 func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(s.Deployments)+len(s.Sets)+len(s.Loose) == 0 {

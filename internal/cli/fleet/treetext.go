@@ -52,7 +52,8 @@ type drawing struct {
 	rows  [][]string
 }
 
-// draw adds the rows of a branch. The row of the object has the prefix first, and the rows below it have next.
+// draw adds the rows of a branch. The row of the object starts with the string first, and the rows below start with
+// the string next.
 func (d *drawing) draw(b Branch, first, next string) {
 	name := map[string]string{"MachineDeployment": "md/", "MachineSet": "ms/", "Machine": "machine/"}[b.Kind] + b.Name
 	if d.tree.Namespace == "" && first == "" {

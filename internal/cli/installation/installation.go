@@ -1,5 +1,5 @@
-// Package installation lists the versions of Machinist's kinds and processes in a cluster, and of the command. It warns
-// about versions that do not work together.
+// Package installation lists the versions of Machinist's kinds and processes in a cluster, and of the command. The
+// package warns about versions that do not work together.
 package installation
 
 import (

@@ -14,8 +14,8 @@ const manager = "machinist-manager"
 var required = []string{"MachineClass", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck",
 	"MachineDisruptionBudget"}
 
-// Judge adds warnings about versions that do not work together. CustomResourceDefinitions are upgraded first, then the
-// manager, then the providers.
+// Judge adds warnings about versions that do not work together. An upgrade starts with the CustomResourceDefinitions,
+// continues with the manager, and ends with the providers.
 func (v *Versions) Judge() {
 	v.checkKinds()
 	v.checkProcesses()

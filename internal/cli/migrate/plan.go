@@ -31,7 +31,7 @@ type Plan struct {
 	Unread string
 	// All selects the long text output, which lists every affected object and field. Otherwise the output has examples.
 	All bool
-	// Beginning is set by the command that shows the plan and then starts the migration.
+	// Beginning is true if the command starts the migration after it has shown the plan.
 	Beginning bool
 }
 

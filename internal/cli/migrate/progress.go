@@ -52,7 +52,7 @@ func Line(m *v1beta1.Migration) string {
 	return line + waitMessage(m)
 }
 
-// numbers describes how many machines the phase has processed, or "" if it does not process single machines.
+// numbers describes how many machines the phase has processed, or "" if the phase does not process single machines.
 func numbers(m *v1beta1.Migration) string {
 	c := m.Status.Machines
 	switch phaseOf(m) {

@@ -91,7 +91,7 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 	return s
 }
 
-// ListOf sorts migrations by name, with ended ones last.
+// ListOf sorts migrations by name, with ended migrations last.
 func ListOf(namespace string, items []Status) List {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b Status) int {

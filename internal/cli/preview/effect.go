@@ -23,8 +23,8 @@ const (
 
 const template = "spec.template."
 
-// effectOf returns the effect of changing one field. It changes only this field in a copy of the old template, and
-// compares both templates in the same way as the controller.
+// effectOf returns the effect of changing one field. effectOf changes only this field in a copy of the old template,
+// and compares both templates in the same way as the controller.
 func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect, error) {
 	switch field, ok := strings.CutPrefix(path, template+"spec."); {
 	case path == "spec.rolloutAfter":

@@ -1,5 +1,5 @@
-// Package preview computes how a change of a MachineDeployment would affect its machines. It runs the code of the
-// controllers on a simulated fleet, wave after wave. In the simulation, every operation succeeds at once.
+// Package preview computes how a change of a MachineDeployment would affect its machines. The package runs the code
+// of the controllers on a simulated fleet, wave after wave. In the simulation, every operation succeeds at once.
 package preview
 
 import (
@@ -210,7 +210,7 @@ func (p *Plan) compare(f Fleet) error {
 	return nil
 }
 
-// freezeOnly returns the only label of a deployment that affects its machines: the freeze label.
+// freezeOnly returns the freeze label of a deployment, the only label that affects the machines.
 func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 	if value, ok := d.Labels[v1beta1.LabelFreeze]; ok {
 		return map[string]string{v1beta1.LabelFreeze: value}
@@ -252,7 +252,7 @@ func (p *Plan) addBudgets(f Fleet) {
 }
 
 // addResults adds what happens to each machine, the highest number of machines, and the lowest number of available
-// ones.
+// machines.
 func (p *Plan) addResults(f Fleet, w *simulation) {
 	p.Peak, p.Least = int32(len(f.Machines)), int32(0)
 	for _, m := range f.Machines {
@@ -310,7 +310,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 	}
 }
 
-// isRollout reports whether one revision replaces machines of another, or takes them over.
+// isRollout reports whether one revision replaces or adopts the machines of another revision.
 func isRollout(f Fleet, w *simulation) bool {
 	if w.last.Current < 0 {
 		return false

@@ -29,7 +29,7 @@ type Plan struct {
 	Rolls bool `json:"rolls"`
 	// Machines has the names of the machines, grouped by the effect that the change would have on them.
 	Machines Machines `json:"machines"`
-	// Waves are the steps of the change. Each wave starts when the previous one is complete.
+	// Waves are the steps of the change. Each wave starts when the previous wave is complete.
 	Waves []Wave `json:"waves"`
 	// MaxSurge and MaxUnavailable are the limits of the rollout as numbers of machines.
 	MaxSurge       int32 `json:"maxSurge"`
@@ -64,7 +64,7 @@ type Machines struct {
 	Updated []string `json:"updatedInPlace"`
 	// Unchanged lists the machines that the rollout neither deletes nor moves to the new revision.
 	Unchanged []string `json:"unchanged"`
-	// Propagated has the names of the machines that keep their revision and get changed fields from this revision.
+	// Propagated has the names of the machines that keep their revision and get the changed fields in place.
 	// Unchanged also includes these machines.
 	Propagated []string `json:"propagated"`
 }
@@ -277,7 +277,7 @@ func sameNumbers(a, b Wave) bool {
 }
 
 // firstNames joins at most limit names and counts the others. Machines from the rollout itself have no names yet, so
-// they are only counted.
+// these machines are only counted.
 func firstNames(names []string, limit int) string {
 	existing := slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		return strings.HasPrefix(n, simulatedPrefix)

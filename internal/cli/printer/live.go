@@ -48,7 +48,7 @@ func (l *Live) Draw(picture []string, line string) {
 	l.paint(text, len(picture))
 }
 
-// Printf writes a line above the picture, which stays.
+// Printf writes a line above the picture. The picture stays below this line.
 func (l *Live) Printf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package printer formats the text output of commands: colors, tables and ages. It removes control characters from
-// untrusted text. Colors add no information.
+// Package printer formats the text output of commands: colors, tables and ages. The package removes control
+// characters from untrusted text. Colors add no information.
 package printer
 
 import (

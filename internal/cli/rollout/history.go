@@ -42,12 +42,13 @@ type Revision struct {
 	Version  string `json:"version,omitempty"`
 	// Hash is the hash of the template, which also labels the machines.
 	Hash string `json:"hash,omitempty"`
-	// Replicas is the desired number of machines, and Machines the actual one.
+	// Replicas is the desired number of machines, and Machines is the actual number.
 	Replicas int32 `json:"replicas"`
 	Machines int32 `json:"machines"`
 	// Created is the time at which the set was created.
 	Created metav1.Time `json:"created"`
-	// RolloutAfter is the value of spec.rolloutAfter if a restart created this revision. Otherwise it is empty.
+	// RolloutAfter is the value of spec.rolloutAfter if a restart created this revision. Otherwise, RolloutAfter is
+	// empty.
 	RolloutAfter string `json:"rolloutAfter,omitempty"`
 	// ChangeCause is the annotation kubernetes.io/change-cause.
 	ChangeCause string `json:"changeCause,omitempty"`

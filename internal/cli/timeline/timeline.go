@@ -62,7 +62,7 @@ const (
 	Delete Kind = "Delete"
 )
 
-// Operation is the creation, replacement or deletion of a machine. Each step starts at the end of the previous one.
+// Operation is the creation, replacement or deletion of a machine. Each step starts at the end of the previous step.
 type Operation struct {
 	Kind Kind `json:"kind"`
 	// Start is accurate to the second.

@@ -129,7 +129,7 @@ func TestWideTimelineNamesSourcesOfTimes(t *testing.T) {
 	golden(t, "style-wide-colour-plain", o, printer.Style{Wide: true, Colour: true, Plain: true})
 }
 
-// The times come from three clocks: conditions, the cloud and Nodes. They can occur in any order.
+// The times come from three clocks: conditions, the cloud and Nodes. The times can occur in any order.
 //
 // Rule: timeline-has-no-gaps.
 func FuzzTimelineHasNoNegativeSteps(f *testing.F) {

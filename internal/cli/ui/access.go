@@ -53,7 +53,7 @@ func random() string {
 	return base64.RawURLEncoding.EncodeToString(bits)
 }
 
-// newToken replaces the token. The previous one becomes invalid.
+// newToken replaces the token. The previous token becomes invalid.
 func (a *access) newToken() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,8 +72,9 @@ func (a *access) exchange(token string) bool {
 	return true
 }
 
-// reject checks the headers of a request. If a header is not allowed, reject returns the reason. Otherwise it returns
-// "". A request with a token may come from another site, because the browser opens the link from a local file.
+// reject checks the headers of a request. If a header is not allowed, reject returns the reason. Otherwise, the
+// method returns "". A request with a token may come from another site, because the browser opens the link from a
+// local file.
 func (a *access) reject(r *http.Request, withToken bool) string {
 	if !slices.Contains(a.hosts, r.Host) {
 		return "The host name of this request is not the name of this server."

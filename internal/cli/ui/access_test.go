@@ -56,7 +56,7 @@ func TestAccess(t *testing.T) {
 	} {
 		for _, path := range []string{"/", "/machines", "/events?x", "/assets/style.css", "/plan"} {
 			if path == "/events?x" && test.want == http.StatusOK {
-				continue // The stream does not end, so another test checks it.
+				continue // Another test checks the stream, because the stream does not end.
 			}
 			r := b.request("GET", path, "")
 			test.change(r)

@@ -60,8 +60,8 @@ func failuresPage(r *request) (*page, error) {
 		summary: fmt.Sprintf("%s; machines that are broken now: %d", wording.Count(len(rows), "failure"), broken)}, nil
 }
 
-// failures returns the failures in the status of each deployment. It adds broken machines that are not listed, because
-// they have no deployment or there were too many failures.
+// failures returns the failures in the status of each deployment. The function adds broken machines that are not
+// listed, because they have no deployment or there were too many failures.
 func failures(s *Snapshot) []why.Failure {
 	all := append([]why.Failure(nil), s.Status.RecentFailures...)
 	known := map[types.NamespacedName]bool{}

@@ -19,7 +19,7 @@ const (
 
 const noZone = "-"
 
-// Filter selects and sorts machines. Its fields are URL parameters.
+// Filter selects and sorts machines. The fields of Filter are URL parameters.
 type Filter struct {
 	// Query is a part of the name of the machine, its Node or its instance.
 	Query string
@@ -35,7 +35,7 @@ type Filter struct {
 	Page int
 }
 
-// filterOf parses URL parameters. Unknown ones are ignored.
+// filterOf parses URL parameters. Unknown parameters are ignored.
 func filterOf(q url.Values) Filter {
 	f := Filter{Query: strings.TrimSpace(q.Get("q")), Namespace: q.Get("namespace"), Deployment: q.Get("deployment"),
 		Set: q.Get("set"), Zone: q.Get("zone"), State: q.Get("state"), Sort: q.Get("sort")}

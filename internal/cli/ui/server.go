@@ -12,7 +12,7 @@ import (
 
 // Options configure a Server.
 type Options struct {
-	// Source reads the cluster. It is required.
+	// Source reads the cluster. The field is required.
 	Source Source
 	// Now returns the local time. The default is time.Now.
 	Now func() time.Time

@@ -148,8 +148,8 @@ func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.Mac
 	return nil, nil
 }
 
-// sameFleet reports whether pages look the same with both snapshots. It compares only what is not watched, because the
-// watched objects must be equal.
+// sameFleet reports whether pages look the same with both snapshots. sameFleet compares only the unwatched data,
+// because the caller has found that no watched object has changed.
 func (s *Snapshot) sameFleet(other *Snapshot) bool {
 	return s.LostSince.Equal(other.LostSince) && slices.Equal(s.Status.Unread, other.Status.Unread) &&
 		slices.EqualFunc(s.Status.Processes, other.Status.Processes, func(a, b why.Process) bool {

@@ -13,7 +13,8 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Source reads the content of pages with the permissions of the viewer. Its results are shared and must not be changed.
+// Source reads the content of pages with the permissions of the viewer. The results of a Source are shared and must
+// not be changed.
 type Source interface {
 	// Scope returns the cluster and the namespace of the pages.
 	Scope() Scope

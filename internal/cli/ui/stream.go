@@ -10,8 +10,8 @@ import (
 // line, so that the server and the browser notice a lost connection.
 const heartbeat = 15 * time.Second
 
-// stream sends the version of each new snapshot as a server-sent event. It ends when the page is closed or the server
-// shuts down.
+// stream sends the version of each new snapshot as a server-sent event. The stream ends when the page is closed or
+// the server shuts down.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:

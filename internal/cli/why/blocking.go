@@ -122,7 +122,8 @@ type Group struct {
 	Explanation string `json:"explanation"`
 	// Message is about the machine that has waited longest.
 	Message string `json:"message,omitempty"`
-	// Count is the number of machines. Oldest is the time when the longest wait began. It is nil if unknown.
+	// Count is the number of machines. Oldest is the time when the longest wait began. Oldest is nil if the time is
+	// unknown.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
 	// Machines lists the names of the waiting machines. The machine that has waited longest comes first.

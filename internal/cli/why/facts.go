@@ -18,12 +18,12 @@ type Facts struct {
 	// Class is the class of the machine, or nil. ClassMissing is true if the class of the machine does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
-	// Sets lists all sets in the namespace. It is filled only if the machine has no set.
+	// Sets lists all sets in the namespace. The field is filled only if the machine has no set.
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// Unchecked lists the machines in the namespace that no health check selects. It is filled only if no health check
-	// selects this machine.
+	// Unchecked lists the machines in the namespace that no health check selects. The field is filled only if no
+	// health check selects this machine.
 	Unchecked []v1beta1.Machine
 	// Denied is the reason why the machine may not be replaced now. It is nil if the machine may be replaced.
 	Denied *disruption.Denial

@@ -13,7 +13,8 @@ import (
 // recentPeriod is how long text output shows a failure. JSON output and -o wide show all failures.
 const recentPeriod = 24 * time.Hour
 
-// Failure is a machine that failed, was not launched or was unhealthy. It may have recovered or been replaced since.
+// Failure is a machine that failed, was not launched or was unhealthy. Failure may have recovered or been replaced
+// since.
 type Failure struct {
 	Namespace  string `json:"namespace"`
 	Deployment string `json:"deployment"`

@@ -46,7 +46,7 @@ func deletingOwner(about string, owner client.Object) Finding {
 }
 
 // dependents returns the kubectl arguments that select all sets of a deployment, or all machines of a set. Deleting
-// these objects is safe, because a deleted owner creates no new ones.
+// these objects is safe, because a deleted owner creates no new objects.
 func dependents(about string, owner client.Object) string {
 	kind, label := "machinesets.machinist.dev", v1beta1.LabelMachineDeployment
 	if strings.HasPrefix(about, "machineset/") {

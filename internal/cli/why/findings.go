@@ -97,7 +97,7 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	}
 	e.addFreezes()
 	if first.Type == v1beta1.ConditionInterruptionNotice {
-		return // Budgets do not apply.
+		return // Budgets do not apply to this replacement.
 	}
 	if e.Set != nil {
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionScalingUp); c != nil &&
@@ -145,7 +145,8 @@ func replacesNone(r v1beta1.MachineRemediation) bool {
 	return limit.String() == "0" || limit.String() == "0%"
 }
 
-// addPolicy explains the health policy of an unhealthy machine, and what prevents it from requesting a replacement.
+// addPolicy explains the health policy of an unhealthy machine, and what prevents the policy from requesting a
+// replacement.
 func (e *explanation) addPolicy(first *metav1.Condition) {
 	nodeGone := first.Reason == v1beta1.ReasonNodeGone
 	ends := "The Node may recover. "

@@ -94,8 +94,8 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 		f.What, f.Ends, f.Do = m.Explanation, m.Ends, m.Do
 		until = next
 	case creationTimeoutRuns(c):
-		// The timeout restarts when Launched changes. This is an estimate, because only the provider knows about
-		// outages of the target cluster, which stop the timeout.
+		// The timeout restarts when Launched changes. The computed time is an estimate, because only the provider
+		// knows about outages of the target cluster, which stop the timeout.
 		began := e.Machine.CreationTimestamp.Time
 		if launched := e.condition(v1beta1.ConditionLaunched); launched != nil && launched.LastTransitionTime.After(began) {
 			began = launched.LastTransitionTime.Time
@@ -214,7 +214,7 @@ func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 		}
 		f := e.conditionFinding(c)
 		if first.Type == failedCondition {
-			f.Ends, f.Do = "", "" // The step explains the failure, but the machine no longer waits for it.
+			f.Ends, f.Do = "", "" // The step explains the failure, but the machine no longer waits for the step.
 		}
 		e.add(f)
 		return

@@ -48,9 +48,9 @@ func setsOf(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSet)
 	return out
 }
 
-// releasedFinding explains that a set released the machine, because its labels no longer matched. The machine does not
-// record the name of its former set. Therefore the finding describes the set whose selector the machine fits best: the
-// fewest labels are missing.
+// releasedFinding explains that a set released the machine, because its labels no longer matched. The machine does
+// not record the name of its former set. Therefore the finding describes the set for whose selector the machine lacks
+// the fewest labels.
 func releasedFinding(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	const consequences = " The machine is not replaced when it fails, and not updated by rollouts. It still counts towards the maximum number of machines of its former owner."
 	f := Finding{About: "machine/" + m.Name, Reason: NoOwner,

@@ -35,8 +35,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 		}
 		applied, err := r.apply(ctx, group, ours)
 		if err == nil {
-			// The API server has removed the annotations that Machinist no longer wants. The remaining ones belong to
-			// other managers.
+			// The API server has removed the annotations that Machinist no longer wants. The remaining annotations
+			// belong to other managers.
 			r.setOthers(key, applied, capacityExcept(applied.GetAnnotations(), ours))
 			return applied, nil
 		}
@@ -55,8 +55,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// differs reports whether a capacity annotation has another value than this package wants. It ignores the annotations
-// that belong to other field managers.
+// differs reports whether a capacity annotation has another value than this package wants. The function ignores the
+// annotations that belong to other field managers.
 func differs(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]

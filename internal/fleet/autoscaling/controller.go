@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil // The group was deleted meanwhile.
 	case apierrors.IsConflict(err):
-		// Another client wrote first. Its event may have arrived before this pass.
+		// Another client wrote first. The event of that write may have arrived before this pass.
 		return reconcile.Result{RequeueAfter: queueing.ConflictDelay}, nil
 	}
 	return reconcile.Result{}, err

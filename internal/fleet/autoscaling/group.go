@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// IsNodeGroup reports whether an autoscaler scales the MachineDeployment or MachineSet. This requires an annotation
-// with a minimum or maximum size.
+// IsNodeGroup reports whether an autoscaler scales the MachineDeployment or MachineSet. A node group must have an
+// annotation with a minimum or maximum size.
 func IsNodeGroup(annotations map[string]string) bool {
 	_, hasMin := annotations[v1beta1.AutoscalerMinSizeAnnotation]
 	_, hasMax := annotations[v1beta1.AutoscalerMaxSizeAnnotation]

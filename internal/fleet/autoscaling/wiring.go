@@ -22,8 +22,8 @@ const (
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the reconcile request for a group. Its name starts with the kind, because a deployment and a set may
-// have the same name.
+// keyOf returns the reconcile request for a group. The name in the request starts with the kind, because a deployment
+// and a set may have the same name.
 func keyOf(kind string, o client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: kind + "/" +
 		o.GetName()}}
@@ -82,7 +82,7 @@ func (r *Reconciler) groupsOf(ctx context.Context, class client.Object) (request
 		if err := r.Client.List(ctx, list.ObjectList, client.InNamespace(class.GetNamespace()),
 			client.MatchingFields{list.index: class.GetName()}, client.UnsafeDisableDeepCopy,
 			client.DisableReadYourWritesConsistency); err != nil {
-			return nil // The cache has not synced yet. Each group triggers an event when it has.
+			return nil // The cache has not synced yet. After the sync, each group triggers an event.
 		}
 	}
 	for i := range deployments.Items {

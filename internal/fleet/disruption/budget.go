@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// Budget is a parsed MachineDisruptionBudget. It is immutable.
+// Budget is a parsed MachineDisruptionBudget. Budget is immutable.
 type Budget struct {
 	// NamespacedName is the name of the budget.
 	types.NamespacedName

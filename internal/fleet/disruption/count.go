@@ -39,8 +39,8 @@ func (l *Ledger) count(ctx context.Context, namespace string,
 }
 
 // readBudgets returns the budgets of a namespace, which the caller must not change. The first call of a process reads
-// them from the API server, because an outdated cache may lack a new budget that stops all disruptions. Later calls use
-// the cache.
+// the budgets from the API server, because an outdated cache may lack a new budget that stops all disruptions. Later
+// calls use the cache.
 func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	trusts, began := l.trustsBudgets(namespace)
 	cached, err := listBudgets(ctx, l.Client, namespace)
@@ -67,7 +67,7 @@ func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 	return t.Confirmed(), t.Mark()
 }
 
-// listBudgets lists the budgets of a namespace. The caller must not change them.
+// listBudgets lists the budgets of a namespace. The caller must not change the budgets.
 func listBudgets(ctx context.Context, from client.Reader,
 	namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
 	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, from, &v1beta1.MachineDisruptionBudgetList{},

@@ -135,9 +135,9 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 	return may, denied, nil
 }
 
-// RecordWaiting records the candidates that were denied and those that the Asker disrupts next. Both keep their
-// precedence. Each call replaces the previous one. If both lists are empty, the Asker is removed from the waiting
-// controllers.
+// RecordWaiting records the candidates that were denied and those that the Asker disrupts next. These candidates keep
+// their precedence. Each call replaces the record of the previous call. If both lists are empty, the Asker is removed
+// from the waiting controllers.
 func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidate) {
 	if l == nil {
 		return
@@ -237,8 +237,9 @@ func (r *namespaceState) askers() []Asker {
 }
 
 // Grant returns the candidates that the caller may disrupt, and counts them as disrupted from now on. All candidates
-// must be in one namespace. The caller must call Settle for each returned candidate, even if it does not disrupt it.
-// The first Grant of a process, and the first after a write of unknown outcome, uses a live list.
+// must be in one namespace. The caller must call Settle for each returned candidate, even if the caller does not
+// disrupt the machine. The first Grant of a process, and the first after a write of unknown outcome, uses a live
+// list.
 func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate) ([]Candidate, error) {
 	if l == nil || len(candidates) == 0 {
 		return candidates, nil
@@ -292,8 +293,8 @@ func (l *Ledger) namespaceState(namespace string) *namespaceState {
 	return r
 }
 
-// otherCandidates returns the candidates of all other Askers. Their Machines are replaced by the versions in the view,
-// which are newer.
+// otherCandidates returns the candidates of all other Askers. The Machines of these candidates are replaced by the
+// versions in the view, which are newer.
 func (l *Ledger) otherCandidates(namespace string, asker Asker, v *View) (others []Candidate) {
 	r := l.namespaces[namespace]
 	if r == nil || len(r.waiting) == 0 {

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// slowLists is a reader that calls a function of the test after it has read the machines and before it returns them.
+// slowLists is a reader that calls a function of the test between the read of the machines and the return.
 type slowLists struct {
 	client.Reader
 	budget   v1beta1.MachineDisruptionBudget

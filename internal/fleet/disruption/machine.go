@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Of is a function that returns the reason of a machine's disruption. A machine is disrupted while it is being deleted
-// or updated in place. For all other machines, the second result is false. It is also false for a machine without a
+// Of returns the reason of a machine's disruption. A machine is disrupted while it is being deleted or updated in
+// place. For all other machines, the second result is false. The second result is also false for a machine without a
 // Node or instance, and for a machine with a delete mark.
 //
 // The API does not record why a machine is deleted. Therefore a machine that an administrator deletes counts as
@@ -60,8 +60,8 @@ func ReasonOfExchange(m *v1beta1.Machine) v1beta1.DisruptionReason {
 	return v1beta1.DisruptionReplace
 }
 
-// ExemptUntil returns until when the machine must not be disrupted, or the zero time for an exemption without end. It
-// returns false for other machines.
+// ExemptUntil returns the time until which the machine must not be disrupted, or the zero time for an exemption
+// without end. ExemptUntil returns false for other machines.
 func ExemptUntil(m *v1beta1.Machine, now time.Time) (until time.Time, exempt bool) {
 	value, set := m.Annotations[v1beta1.AnnotationDoNotDisrupt]
 	if !set {

@@ -29,8 +29,8 @@ type Denial struct {
 	// Closed is true if the denial stays even after all other disruptions have ended, because the budget allows no
 	// disruption or the machine is exempt.
 	Closed bool
-	// Until holds the time at which the denial may end, because a window opens or closes or an exemption ends. It is
-	// zero if no such time is known.
+	// Until holds the time at which the denial may end, because a window opens or closes or an exemption ends. The
+	// field is zero if no such time is known.
 	Until time.Time
 	// Why contains a text that explains the denial with current numbers. The text has no full stop.
 	Why string
@@ -112,7 +112,7 @@ func (v *View) count(u *usage) {
 }
 
 // Ask decides which candidates of one controller may be disrupted, and denies the remaining candidates. Candidates of
-// other controllers are not granted. If they take precedence, the disruptions that they need are reserved.
+// other controllers are not granted. If these candidates take precedence, their disruptions are reserved.
 func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -207,14 +207,14 @@ func (v *View) takeRoom(c Candidate) *Denial {
 	return nil
 }
 
-// Use is the current use of a budget: how many machines it selects, and how many of these are disrupted.
+// Use is the current use of a budget: how many machines it selects, and how many of these machines are disrupted.
 type Use struct {
 	// Budget is the name of the budget.
 	Budget string
 	// Selected, Disrupted and Allowed are numbers of machines.
 	Selected, Disrupted, Allowed int
-	// Until holds the time at which the budget stops being in force, because a window opens or closes. It is zero for a
-	// budget without windows.
+	// Until holds the time at which the budget stops being in force, because a window opens or closes. The field is
+	// zero for a budget without windows.
 	Until time.Time
 }
 

@@ -69,7 +69,7 @@ func tornDown(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 func TestOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		machine *v1beta1.Machine
-		want    v1beta1.DisruptionReason // empty: not disrupted
+		want    v1beta1.DisruptionReason // empty if the machine is not disrupted
 	}{
 		"in service":                   {machine("m", "a"), ""},
 		"being deleted":                {machine("m", "a", leaving), v1beta1.DisruptionRollout},
@@ -154,7 +154,7 @@ func TestAsk(t *testing.T) {
 		ask      []Candidate
 		others   []Candidate
 		granted  string
-		why      string // of the first denied candidate
+		why      string // explanation for the first denied candidate
 	}{
 		"without a budget": {nil, ten, candidates(rollout, ten[:3]...), nil, "m0 m1 m2", ""},
 		"room for two": {[]*Budget{budget(t, "two", "", "2")}, ten, candidates(rollout, ten[:3]...), nil, "m0 m1",

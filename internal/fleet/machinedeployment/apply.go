@@ -100,7 +100,7 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	}
 	if i == v.sizedForIndex() {
 		// During a rollout, this annotation records that the sets were already resized for the current replicas.
-		// Without it, every pass would resize them again.
+		// Without the annotation, every pass would resize the sets again.
 		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
 		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
@@ -132,7 +132,7 @@ func (v *view) currentReplacesLost() bool {
 }
 
 // sizedForIndex returns the index of the newest set after the pass, or -1 if the pass must still create that set. The
-// newest set has an annotation with the deployment's replicas at the time when they were last divided among the sets.
+// newest set has an annotation with the deployment's replicas at the time of the last division among the sets.
 func (v *view) sizedForIndex() int {
 	switch {
 	case v.setToCreate != nil:

@@ -116,8 +116,8 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// ready writes the conditions that summarize the deployment, with the reason and message of the condition that explains
-// them. A pause or freeze does not matter once the deployment matches its spec.
+// ready writes the conditions that summarize the deployment, with the reason and message of the condition that
+// explains the state. A pause or freeze does not matter once the deployment matches its spec.
 func (c conditions) ready(v *view, r rollout) {
 	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
 	isRolling := rolling.Status == metav1.ConditionTrue
@@ -161,7 +161,7 @@ func (c conditions) summarize(ready, stuck bool, reason, message string) {
 }
 
 // olderThanRolloutAfter returns a message if spec.rolloutAfter has no effect because the strategy InPlace replaces no
-// instances. Otherwise it returns "".
+// instances. Otherwise, olderThanRolloutAfter returns "".
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""

@@ -52,8 +52,8 @@ type Options struct {
 	// Stopped returns the reason and message of the condition Frozen if this process must neither add nor replace
 	// machines. If machines may be added and replaced, the reason is empty. The field may be nil.
 	Stopped func() (reason, message string)
-	// ServerVersion returns the version of the target cluster's API server, or "" if unknown. It may send a request but
-	// must not block for long. The field is nil without a target cluster.
+	// ServerVersion returns the version of the target cluster's API server, or "" if unknown. ServerVersion may send
+	// a request but must not block for long. The field is nil without a target cluster.
 	ServerVersion func(context.Context) string
 	// NoOutdatedTaints turns off taints on the Nodes of old revisions during a rollout. Existing taints are removed.
 	NoOutdatedTaints bool

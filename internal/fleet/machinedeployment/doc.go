@@ -20,8 +20,8 @@
 // The deletion or failure of a machine outside of a rollout may still violate a bound. The next writes of the
 // deployment then restore the number of machines.
 //
-// The deployment never writes Nodes. It annotates the sets of old revisions (outdated.go), and the provider taints the
-// Nodes of their machines. Rollouts do not wait for these taints.
+// The deployment never writes Nodes. The deployment annotates the sets of old revisions (outdated.go), and the
+// provider taints the Nodes of their machines. Rollouts do not wait for these taints.
 //
 // With the strategy InPlace, machines are not replaced but moved from set to set (plan_inplace.go, package handover).
 // With the orchestration Manual, an administrator selects the machines with a label.

@@ -42,7 +42,8 @@ type view struct {
 	state    State
 	plan     Plan
 
-	// setToCreate is the set to create for the wanted revision, or nil. It is also the last element of state.Sets.
+	// setToCreate is the set to create for the wanted revision, or nil. setToCreate is also the last element of
+	// state.Sets.
 	setToCreate *v1beta1.MachineSet
 	// freeze and freezeMessage are the reason and the message of the condition Frozen. While machines may be added and
 	// replaced, both strings are empty.
@@ -53,8 +54,8 @@ type view struct {
 	denied             []disruption.Denial
 	recent             []v1beta1.FailedMachine
 	cannotCreateReason string
-	// revisionReason is the reason of the condition Progressing if this pass began a new revision. Otherwise it is
-	// empty.
+	// revisionReason is the reason of the condition Progressing if this pass began a new revision. Otherwise,
+	// revisionReason is empty.
 	revisionReason string
 	taintsOutdated bool
 	applied        bool

@@ -71,8 +71,8 @@ type Set struct {
 	Selected, SelectedIdle int32
 	// Denied counts the machines that must not be disrupted now because of budgets.
 	Denied int32
-	// MarkedForReplacement counts the machines that have the annotation machinist.dev/replace and whose replacement the
-	// budgets permit. UnavailableMarkedForReplacement counts the unavailable machines among the ones in
+	// MarkedForReplacement counts the machines that have the annotation machinist.dev/replace and whose replacement
+	// the budgets permit. UnavailableMarkedForReplacement counts the unavailable machines among the machines in
 	// MarkedForReplacement.
 	MarkedForReplacement, UnavailableMarkedForReplacement int32
 	// ReplacementSurge is the number of machines that the set has in addition to its share of replicas, in order to

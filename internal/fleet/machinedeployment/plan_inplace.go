@@ -177,8 +177,8 @@ func (d *draft) inPlace() string {
 		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source.Name)
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
-		// The receiving set must first create its missing machines. Otherwise it would create them during the
-		// hand-over, and have too many machines afterwards.
+		// The receiving set must first create its missing machines. Otherwise, the set would create these machines
+		// during the hand-over, and have too many machines afterwards.
 		return fmt.Sprintf("set %s must create %s before it receives others", current.Name, wording.Count(missing, "machine"))
 	}
 	n, blockedBy := d.mayHandOver(from)
@@ -213,9 +213,9 @@ func (d *draft) waitForSelection(oldReplicas int32) string {
 
 // mayHandOver returns how many machines of an old set may be handed over now, or the reason why none may.
 //
-// Machines that are not Ready go first, because their update interrupts nothing. They still count as if they were
-// Ready, and received machines do not count until they are up to date. Otherwise an outage of all machines would lead
-// to an update of all machines at once.
+// Machines that are not Ready go first, because their update interrupts nothing. These machines still count as if
+// they were Ready, and received machines do not count until their update is complete. Otherwise an outage of all
+// machines would lead to an update of all machines at once.
 func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
 	source, current := d.Sets[from], d.Sets[d.Current]
 	var replicas int32
@@ -249,8 +249,8 @@ func (d *draft) movable(s Set) (all, idle int32) {
 	return all, min(idle, all)
 }
 
-// source returns the index of the old set that hands machines over next, or -1. It prefers a set with idle machines,
-// then the current source, then the oldest set.
+// source returns the index of the old set that hands machines over next, or -1. The method prefers a set with idle
+// machines, then the current source, then the oldest set.
 func (d *draft) source() int {
 	best, bestIdle := -1, false
 	for i, set := range d.Sets {

@@ -57,7 +57,7 @@ func (d *draft) replaceMarked() (waiting string) {
 		}
 	case d.MaxUnavailable > 0:
 		// Shrink the set only if enough machines are available. Otherwise the set would not delete the marked machine
-		// but an unavailable one. It would do the same again for each new machine that is not available yet.
+		// but an unavailable one. The set would then also delete each new machine that is not available yet.
 		spare := max(0, d.sum(guaranteedAvailable)-d.minAvailable())
 		n := min(current.MarkedForReplacement, current.UnavailableMarkedForReplacement+spare, d.mayDelete())
 		if n > 0 && d.shrink(d.Current, d.Replicas-n, "replaced machines") > 0 {

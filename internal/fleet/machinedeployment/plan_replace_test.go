@@ -6,8 +6,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A set deletes a marked machine only if enough other machines are available. Otherwise it would delete a machine that
-// is still starting.
+// A set deletes a marked machine only if enough other machines are available. Otherwise, the set would delete a
+// machine that is still starting.
 //
 // Rule: exchange-makes-the-other-first.
 func TestDeploymentReplacesMachineIfEnoughOthersAreAvailable(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// rolling is a method that plans the next step of a rolling update within maxSurge and maxUnavailable. The result is
-// the value of Plan.Waiting.
+// rolling plans the next step of a rolling update within maxSurge and maxUnavailable. The result is the value of
+// Plan.Waiting.
 func (d *draft) rolling() string {
 	grown := d.growCurrent()
 	shrunk, blockedBy := d.shrinkOld()
@@ -38,8 +38,8 @@ func (d *draft) growCurrent() bool {
 	return d.grow(d.Current, d.Replicas, "new revision") > 0
 }
 
-// shrinkOld shrinks old sets, starting with sets that have unavailable machines. If it cannot shrink any set, it
-// returns the reason.
+// shrinkOld shrinks old sets, starting with sets that have unavailable machines. If shrinkOld cannot shrink any set,
+// it returns the reason.
 //
 // The method shrink protects available machines. shrinkOld has two further limits. At most maxSurge + maxUnavailable
 // machines are deleted at a time, because machines being deleted still cost money and quota. Old machines are protected

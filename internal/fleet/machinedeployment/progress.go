@@ -158,7 +158,7 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	return max(time.Millisecond, r.deadline-r.stalledFor)
 }
 
-// sentence joins a clause and its explanation into a sentence. Either may be empty.
+// sentence joins a clause and its explanation into a sentence. The clause or the explanation may be empty.
 func sentence(fact, explanation string) string {
 	if fact == "" {
 		fact, explanation = explanation, ""

@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// propagate copies the fields that cause no rollout from the deployment to its set. The set then propagates them to
-// machines in place.
+// propagate copies the fields that cause no rollout from the deployment to its set. The set then propagates these
+// fields to its machines in place.
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()

@@ -176,7 +176,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 	}
 }
 
-// Conditions whose normal status is False stay missing until they are True. They are never removed.
+// Conditions whose normal status is False stay missing until they are True. These conditions are never removed.
 func TestStalledIsMissingUntilItIsTrue(t *testing.T) {
 	s := newStage()
 	report := func() *metav1.Condition {

@@ -52,7 +52,7 @@ func keepTime(failure v1beta1.FailedMachine, before v1beta1.FailedMachine, known
 }
 
 // mergeFailures returns the last failures of both lists, newest first. If both lists contain the same machine, the
-// entry in the second list is used, because it is newer.
+// entry in the second list is used, because the second list is newer.
 func mergeFailures(recent, others []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := map[string]v1beta1.FailedMachine{}
 	for _, failure := range recent {
@@ -85,8 +85,8 @@ func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.Fa
 	}
 }
 
-// recentFailures returns the last failures from the status, events and existing machines. It keeps the failures from
-// events in memory until the status contains them.
+// recentFailures returns the last failures from the status, events and existing machines. recentFailures keeps the
+// failures from events in memory until the status contains them.
 func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.FailedMachine,
 	machines map[types.UID][]*v1beta1.Machine) []v1beta1.FailedMachine {
 	m.mu.Lock()

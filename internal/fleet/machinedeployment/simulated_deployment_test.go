@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// world simulates a deployment with its sets and machines. It checks each write against the bounds, by the true state
-// and not by the state that the plan used.
+// world simulates a deployment with its sets and machines. The simulation checks each write against the bounds, by
+// the true state and not by the state that the plan used.
 type world struct {
 	t   *testing.T
 	log *strings.Builder
@@ -239,8 +239,8 @@ func (w *world) pass() bool {
 	return wrote
 }
 
-// countEffect counts a write and reports whether all controllers crash after it. In a crash, the controllers lose their
-// state and their plans.
+// countEffect counts a write and reports whether all controllers crash after this write. In a crash, the controllers
+// lose their state and their plans.
 func (w *world) countEffect() bool {
 	if w.crashIn == 0 {
 		return false

@@ -163,7 +163,7 @@ func (w *world) handOverOne(s *simulatedSet) {
 	s.toHandOver = s.toHandOver[1:]
 	switch {
 	case s.MoveTo == "" && (to == nil || to.ReceiveFrom != s.name):
-		s.toHandOver = nil // The set confirms that the receiving set is ready before it acts.
+		s.toHandOver = nil // Before the set hands machines over, it confirms that the receiving set is ready.
 		return
 	case m.deleting || !slices.Contains(s.machines, m) || w.manual && !m.selected:
 		return // The machine was changed by another client meanwhile.

@@ -10,7 +10,7 @@ import (
 )
 
 // versionSkew returns why the target cluster does not support the wanted version, or "" if it does or its version is
-// unknown. It reads the cluster's version only if machines would get another version.
+// unknown. versionSkew reads the cluster's version only if machines would get another version.
 func (p *pass) versionSkew(ctx context.Context, v *view) string {
 	version := p.deployment.Spec.Template.Spec.Version
 	if p.ServerVersion == nil || version == "" || !v.mayStartRevision() || allowsVersionSkew(p.deployment) ||

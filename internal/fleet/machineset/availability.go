@@ -138,9 +138,9 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// deletable is a method that reads the deployment live and returns the chosen machines that may still be deleted. The
-// result relies on the available machines of other sets. If other sets have available machines, the caller must hold
-// the lock sharedState.shrinking until the deletion. Otherwise two sets could rely on the same available machines.
+// deletable reads the deployment live and returns the chosen machines that may still be deleted. The result relies on
+// the available machines of other sets. If other sets have available machines, the caller must hold the lock
+// sharedState.shrinking until the deletion. Otherwise two sets could rely on the same available machines.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

@@ -9,7 +9,7 @@
 //     finds stale annotations.
 //   - Apply: apply.go and create.go carry the plan out. handover.go moves machines to another set of the deployment.
 //
-// A pass ends when a round has nothing left to change. It then writes the status (status.go, report.go).
+// A pass ends when a round has nothing left to change. Then the pass writes the status (status.go, report.go).
 //
 // The number of machines is exact, because each decision uses data that is new enough:
 //

@@ -113,7 +113,8 @@ func neverJoined(m *v1beta1.Machine) (reason, message string) {
 }
 
 // replaceAnyway returns the candidates that a stopped set replaces: those with the annotation machinist.dev/remediate
-// and, after failingRetry, one other. wait is the time until that other candidate, or zero.
+// and, after failingRetry, one additional candidate. wait is the time until this additional candidate may be
+// replaced, or zero.
 func (r *failureStreak) replaceAnyway(candidates []*v1beta1.Machine, now time.Time) (some []*v1beta1.Machine,
 	wait time.Duration) {
 	var others []*v1beta1.Machine

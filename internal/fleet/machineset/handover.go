@@ -80,7 +80,7 @@ func (t template) toReceived(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1be
 	return changed
 }
 
-// readPartner reads the set that receives this set's machines, and the set that hands machines over to it.
+// readPartner reads the set that receives this set's machines, and the set that hands machines over to this set.
 func (p *pass) readPartner(ctx context.Context) error {
 	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) &&
 		len(validation.IsDNS1123Label(from)) == 0 {
@@ -111,9 +111,9 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver moves machines to another set. It patches each machine separately, and the patch fails if the machine has
-// changed since. A live read first confirms that the receiving set exists, because the garbage collector would delete
-// its machines otherwise.
+// handOver moves machines to another set. handOver patches each machine separately, and the patch fails if the
+// machine has changed since. A live read first confirms that the receiving set exists, because the garbage collector
+// would delete its machines otherwise.
 func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	updates := plan.HandOver
 	if len(updates) == 0 {

@@ -84,8 +84,8 @@ func (r *Reconciler) cacheVersion() string {
 	return r.MachineCacheVersion()
 }
 
-// cachedMachines returns the set's machines from the cache, without preserved ones. The caller must not change them. A
-// steady machine is never preserved, so the known steady machines need no check.
+// cachedMachines returns the set's machines from the cache, without preserved ones. The caller must not change the
+// machines. A steady machine is never preserved, so the known steady machines need no check.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
 	known *steadyMachines) ([]*v1beta1.Machine, error) {
 	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
@@ -149,8 +149,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			orphans = append(orphans, m)
 		}
 	}
-	// Machines that no longer match the selector count until they are released. A previous leader may have created such
-	// machines, and the cache may lack them. Find them by their label.
+	// Machines that no longer match the selector count until they are released. A previous leader may have created
+	// such machines, and the cache may lack these machines. Find such machines by the label with the set's name.
 	if countLive(machines) < int(p.state.Set.ReplicasOrDefault()) {
 		labeled, _, err := p.listLive(ctx, labels.SelectorFromSet(labels.Set{v1beta1.LabelMachineSet: p.key.Name}), atLeast)
 		if err != nil {
@@ -290,7 +290,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	return nil
 }
 
-// siblings returns the other sets of the deployment from the cache. The caller must not change them.
+// siblings returns the other sets of the deployment from the cache. The caller must not change the sets.
 func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{},
 		client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})

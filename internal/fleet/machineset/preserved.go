@@ -18,8 +18,8 @@ import (
 // gone. The set gets no events about machines without an owner.
 const preservedPoll = time.Minute
 
-// withoutDueForPreservation omits machines that are about to be preserved. The controller of Machines removes them from
-// the set, and until then the set must not replace them.
+// withoutDueForPreservation omits machines that are about to be preserved. The controller of Machines removes them
+// from the set, and until then the set must not replace these machines.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines

@@ -51,10 +51,10 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 	return candidates, wait
 }
 
-// remediate plans the deletion of failed and unhealthy machines. Machines that lost their instance are always included,
-// others within maxInFlight and the budgets. While the API rejects new machines, failed machines stay, because they may
-// recover and can be inspected. Machines that cannot be launched stop the creation of machines, but not the deletion of
-// failed ones.
+// remediate plans the deletion of failed and unhealthy machines. Machines that lost their instance are always
+// included, other machines only within maxInFlight and the budgets. While the API rejects new machines, failed
+// machines stay, because they may recover and can be inspected. Machines that cannot be launched stop the creation of
+// machines, but not the deletion of failed machines.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -162,8 +162,8 @@ func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool
 	return recovery{m.UID, mark.LastTransitionTime.Unix(), ready.LastTransitionTime.Unix()}, began, true
 }
 
-// refresh keeps the recoveries that still exist and adds new ones. A recovery with a time in the future counts as new,
-// because the clock was set back.
+// refresh keeps the recoveries that still exist and adds new recoveries. A recovery with a time in the future counts
+// as new, because the clock was set back.
 func (seen recoveries) refresh(machines []*v1beta1.Machine, now time.Time) recoveries {
 	var left recoveries
 	for _, m := range machines {
@@ -288,8 +288,8 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 	return left, recovered
 }
 
-// InFlight counts the replacements in progress for the limit MaxInFlight. If the new machine is broken too, it does not
-// count. Otherwise its deletion would wait for itself while the limit is reached.
+// InFlight counts the replacements in progress for the limit MaxInFlight. A replacement whose new machine is broken
+// too does not count. Otherwise the limit could prevent the deletion of this broken machine forever.
 func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	n := len(r)
 	if n == 0 {

@@ -26,8 +26,8 @@ func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 	return m.CreationTimestamp.Add(t.ExpireAfter.Duration - early)
 }
 
-// expire is a method that adds AnnotationReplace to machines that are too old, oldest first. At most MaxReplacing
-// machines have the annotation at a time.
+// expire adds AnnotationReplace to machines that are too old, oldest first. At most MaxReplacing machines have the
+// annotation at a time.
 func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	if s.Set.Spec.Template.Spec.ExpireAfter == nil {
 		return
@@ -61,8 +61,8 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	}
 }
 
-// markExpired adds the annotation to a machine that is too old, or removes an outdated one. It combines this change
-// with the other planned changes of the machine. If nothing changes, the result is nil.
+// markExpired adds the annotation to a machine that is too old, or removes an outdated one. markExpired combines this
+// change with the other planned changes of the machine. If nothing changes, the result is nil.
 func (p *Plan) markExpired(s State, m, desired *v1beta1.Machine) *v1beta1.Machine {
 	at := expiresAt(m, &s.Set.Spec.Template.Spec)
 	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.Expired && (at.IsZero() || s.Now.Before(at))
@@ -99,9 +99,9 @@ func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine
 	return replaced
 }
 
-// replaceOnRequest plans the replacement of a marked machine. The set first creates one additional machine. When enough
-// unmarked machines are available, the set deletes a marked one. It ignores broken machines, which the method remediate
-// replaces.
+// replaceOnRequest plans the replacement of a marked machine. The set first creates one additional machine. When
+// enough unmarked machines are available, the set deletes a marked one. replaceOnRequest ignores broken machines,
+// which the method remediate replaces.
 func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, surplus int) {
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
 		p.requeueFrozen(s)

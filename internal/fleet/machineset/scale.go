@@ -92,8 +92,8 @@ func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 // Reason holds the reason and message of a condition. If the field Reason is empty, the condition does not become True.
 type Reason struct{ Reason, Message string }
 
-// Plan describes the next changes of a set. Its parts are independent: all bounds hold even if only some parts are
-// carried out, in any order. The set repeats planning until a plan is Settled.
+// Plan describes the next changes of a set. The parts of a Plan are independent: all bounds hold even if only some
+// parts are carried out, in any order. The set repeats planning until a plan is Settled.
 type Plan struct {
 	// Release contains machines that no longer match the selector.
 	Release []*v1beta1.Machine
@@ -198,8 +198,8 @@ func Decide(s State) Plan {
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
-		// Do not delete the surplus machines. The set has received them from another set, and the deployment has not
-		// raised the replicas yet.
+		// Do not delete the surplus machines. The set has received these machines from another set, and the
+		// deployment has not raised the replicas yet.
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case len(replaced) > 0 && (surplus == 0 || surplus == 1):
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)

@@ -12,7 +12,7 @@ import (
 )
 
 // sharedState is the memory that a Reconciler's workers share. After a restart, a new process needs additional reads
-// and time to rebuild it. The number of machines does not depend on it.
+// and time to rebuild it. The number of machines does not depend on this memory.
 type sharedState struct {
 	// remediating contains a lock for each deployment or standalone set, because the sets of a deployment share a limit
 	// of remediations. A set holds the lock while it counts the remediations in progress and begins new ones.
@@ -158,8 +158,8 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updateRetry is the minimum time between two patches of a machine for the same generation of its set. It limits the
-// writes if another client reverts each patch.
+// updateRetry is the minimum time between two patches of a machine for the same generation of its set. updateRetry
+// limits the writes if another client reverts each patch.
 const updateRetry = time.Minute
 
 // dueUpdates returns the updates that were not sent within the last updateRetry. wait is the time until the next of the

@@ -22,7 +22,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	if p.Settled() && !p.Postponed {
-		// The deployment relies on this: a set that observed a generation no longer acts on earlier ones.
+		// The deployment relies on this: a set that observed a generation no longer acts on earlier generations.
 		status.ObservedGeneration = s.Set.Generation
 	}
 	steady, others := s.splitSteady()

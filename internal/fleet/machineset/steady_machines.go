@@ -67,7 +67,8 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 			others = append(others, m)
 		}
 	}
-	if len(r.known) > 2*len(steady) { // Most of them are gone or no longer steady, so forget those.
+	// More than half of the remembered machines are gone or no longer steady, so forget these machines.
+	if len(r.known) > 2*len(steady) {
 		r.known = make(map[types.UID]string, len(steady))
 		for _, m := range steady {
 			r.known[m.UID] = m.ResourceVersion

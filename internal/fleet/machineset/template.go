@@ -149,7 +149,7 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	return changed
 }
 
-// inSync reports whether there is nothing to propagate. It runs for every machine in every round, so it must not
+// inSync reports whether there is nothing to propagate. inSync runs for every machine in every round, so it must not
 // allocate memory.
 func (t template) inSync(m *v1beta1.Machine) bool {
 	return t.labelPairs.containedIn(m.Labels) && t.annotationPairs.containedIn(m.Annotations) &&

@@ -102,8 +102,8 @@ func (r *Reconciler) setsOfDeployment(ctx context.Context, o client.Object) []re
 	}, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
 }
 
-// sets returns the wanted sets in the object's namespace. It runs in an event handler, so it does not wait for writes
-// in progress.
+// sets returns the wanted sets in the object's namespace. The method runs in an event handler, so it does not wait
+// for writes in progress.
 func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool,
 	options ...client.ListOption) []reconcile.Request {
 	list := &v1beta1.MachineSetList{}

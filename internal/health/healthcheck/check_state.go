@@ -25,11 +25,12 @@ type checkState struct {
 	inMeltdown    map[string]bool
 	recovered     map[string]time.Time
 	statusWritten map[types.UID]time.Time
-	// restrictions maps a namespace to the reason why the built-in policy remediates no machine in it.
+	// restrictions maps a namespace to the reason why the built-in policy remediates no machine in that namespace.
 	restrictions map[string]string
 	seen         *Observations
 	// predecessors contains, for each set, the replaced machines whose replacements were not found yet. The map gone
-	// contains the machines that were deleted since the last pass. Event handlers write to it, so state.mu guards it.
+	// contains the machines that were deleted since the last pass. Event handlers write to the map gone, so state.mu
+	// guards this map.
 	predecessors, gone map[types.UID][]Predecessor
 }
 

@@ -38,9 +38,10 @@ type Evaluation struct {
 
 // Evaluate checks a machine against a policy. node is the Node that the machine refers to, or nil if it does not exist.
 //
-// A timeout starts when this process observes the problem, because transition times come from other clocks. It never
-// starts before clock.Since: neither an outage nor a time without a leader is the machine's fault. If the Node was
-// deleted, the machine is unhealthy at once, without a timeout. Evaluate records new observations in clock.Observed.
+// A timeout starts when this process observes the problem, because transition times come from other clocks. A timeout
+// never starts before clock.Since: neither an outage nor a time without a leader is the machine's fault. If the Node
+// was deleted, the machine is unhealthy at once, without a timeout. Evaluate records new observations in
+// clock.Observed.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.Failed(m):

@@ -41,8 +41,8 @@ type Reason struct{ Reason, Message string }
 // DesiredCondition is the condition RemediationRequested that a policy requires of a machine.
 type DesiredCondition struct {
 	Subject Subject
-	// Mark means that the condition requests the replacement of the machine. Hold means that the condition prevents the
-	// replacement. One of the two is always true, and the other false.
+	// Mark means that the condition requests the replacement of the machine. Hold means that the condition prevents
+	// the replacement. Exactly one of the two fields is true.
 	Mark, Hold bool
 	// Forced means that a user requested the replacement.
 	Forced bool
@@ -153,8 +153,7 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	return j
 }
 
-// hold is a method that forbids the replacement of a machine, because all its predecessors were replaced soon after
-// their creation.
+// hold forbids the replacement of a machine, because all its predecessors were replaced soon after their creation.
 func (j *Decision) hold(subject Subject, v Evaluation) {
 	j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Hold: true, Reason: Reason{
 		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("This machine is not replaced, because maxRetries is reached. "+
@@ -166,8 +165,9 @@ func (j *Decision) hold(subject Subject, v Evaluation) {
 	}
 }
 
-// exhausted reports whether too many machines in a row were replaced before this one. The result may be true for a
-// healthy machine. If the condition were set only after the failure, the owner could replace the machine before that.
+// exhausted reports whether too many machines in a row were replaced before this machine. The result may be true for
+// a healthy machine. If the condition were set only after the failure, the owner could replace the machine before the
+// condition is set.
 func (p Policy) exhausted(s Subject) bool {
 	return p.MaxRetries != nil && s.Retries > int(*p.MaxRetries) && s.RetriesResetIn > 0
 }

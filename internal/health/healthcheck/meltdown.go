@@ -32,8 +32,8 @@ type Meltdown map[string]Share
 // machines that have become nodes count, without those being deleted or interrupted.
 //
 // If there are several namespaces, each one is a failure domain, also within a zone. A meltdown that spares other
-// namespaces is limited to the affected ones. Otherwise a user with failing machines could stop remediation everywhere,
-// or in a zone.
+// namespaces is limited to the affected namespaces. Otherwise a user with failing machines could stop remediation
+// everywhere, or in a zone.
 func DetectMeltdown(subjects []Subject, threshold int) Meltdown {
 	all, byNamespace := Meltdown{}, map[string]Meltdown{}
 	for i := range subjects {

@@ -68,7 +68,8 @@ func TestShortLivedLeadersFindProblems(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %+v minutes", name, skew), func(t *testing.T) {
 				found := -1.0
 				for truth := 30.0; truth < 80; truth += 0.5 {
-					leads := minutes(truth + skew - 0.25) // The process has led for at least a tenth of the timeout.
+					// The process has been the leader for at least a tenth of the timeout.
+					leads := minutes(truth + skew - 0.25)
 					v := Evaluate(shortTimeouts(), subject.Machine, subject.Node, minutes(truth+skew),
 						Clocks{Stable: leads, Observed: (*Observations)(nil).newPass()}.ForDomains(""))
 					if v.Health == Unhealthy {

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// cached is a cache with three machines, their Nodes and other Nodes. It shares its objects.
+// cached is a cache with three machines, their Nodes and other Nodes. The cache returns shared objects.
 type cached struct {
 	client.Client
 	machines []any

@@ -24,9 +24,9 @@ const (
 	replacementWindow = 10 * time.Minute
 )
 
-// The annotation remediation-retry of a replacement holds the number of replaced machines in a row, and the UID of the
-// last one. A predecessor that is being deleted usually still exists when its replacement is created. If the
-// predecessor is removed earlier, this process remembers it in memory.
+// The annotation remediation-retry of a replacement holds the number of replaced machines in a row, and the UID of
+// the last replaced machine. A predecessor that is being deleted usually still exists when its replacement is
+// created. If the predecessor is removed earlier, this process remembers it in memory.
 
 // Predecessor describes a machine that was deleted in order to be replaced, and whose replacement was not found yet.
 type Predecessor struct {
@@ -36,7 +36,7 @@ type Predecessor struct {
 	At      time.Time
 }
 
-// Replacement is a machine that replaces another one.
+// Replacement is a machine that replaces another machine.
 type Replacement struct {
 	Machine     *v1beta1.Machine
 	Predecessor Predecessor
@@ -119,7 +119,8 @@ func untilRetriesReset(m *v1beta1.Machine, at time.Time) time.Duration {
 	return retriesResetAfter - at.Sub(m.CreationTimestamp.Time)
 }
 
-// retriesOf returns how many machines in a row were replaced before this one, and the UID of the last one.
+// retriesOf returns how many machines in a row were replaced before this machine, and the UID of the last replaced
+// machine.
 func retriesOf(m *v1beta1.Machine) (retries int, of types.UID, ok bool) {
 	text, uid, found := strings.Cut(m.Annotations[v1beta1.AnnotationRemediationRetry], "/")
 	retries, err := strconv.Atoi(text)

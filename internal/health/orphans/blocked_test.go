@@ -263,8 +263,8 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 	}
 }
 
-// Two records show that the removal is blocked: the condition of a class, and the Ledger. If one of them is lost during
-// a restart, the removal must stay blocked.
+// Two records show that the removal is blocked: the condition of a class, and the Ledger. If one of these records is
+// lost during a restart, the removal must stay blocked.
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestMostOrphanedSurvivesRestart(t *testing.T) {

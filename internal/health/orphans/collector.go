@@ -53,8 +53,8 @@ type Options struct {
 	Live client.Client
 	// Target is the target cluster, or nil if there is none.
 	Target *Target
-	// Mismatch returns an error if the cluster ID differs from the one recorded for this installation. Nothing is
-	// listed then.
+	// Mismatch returns an error if the cluster ID differs from the cluster ID that is recorded for this installation.
+	// Nothing is listed then.
 	Mismatch func() error
 	// Record is the object with the recorded cluster ID, for events.
 	Record *corev1.ConfigMap
@@ -100,8 +100,8 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	}
 	c.state.began = now
 	before := c.state.observations
-	// After an interrupted pass, the next pass must start without observations. So the old ones are dropped before the
-	// pass.
+	// After an interrupted pass, the next pass must start without observations. So the old observations are dropped
+	// before the pass.
 	c.state.observations = nil
 	plan := c.pass(ctx, now, before)
 	c.state.observations, c.state.instances = plan.Observations, plan.Instances
@@ -126,8 +126,8 @@ func (c *Collector) reportMismatch(ctx context.Context, err error) {
 
 func (c *Collector) log(ctx context.Context) logr.Logger { return logf.FromContext(ctx) }
 
-// state is what a Collector remembers between passes. Without it, a new process needs one more pass before it removes
-// orphans.
+// state is what a Collector remembers between passes. Without this memory, a new process needs one more pass before
+// it removes orphans.
 type state struct {
 	began time.Time
 	// observations is Plan.Observations of the last pass, and instances is Plan.Instances: the number of instances in
@@ -141,8 +141,8 @@ type state struct {
 	mismatch  string
 }
 
-// Wiring returns the controller of the Collector. Its only key is enqueued at the start, and each Reconcile requeues
-// it.
+// Wiring returns the controller of the Collector. The only key of the controller is enqueued at the start, and each
+// Reconcile requeues it.
 func (c *Collector) Wiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "orphans"}})

@@ -19,8 +19,8 @@ type ForceDeletedBook struct {
 	Provider string
 }
 
-// AddForceDeleted records a Machine before its deletion. It fails with a conflict if another process wrote at the same
-// time.
+// AddForceDeleted records a Machine before its deletion. AddForceDeleted fails with a conflict if another process
+// wrote at the same time.
 func (b ForceDeletedBook) AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error {
 	e := ledger.Entry{ProviderID: m.Spec.ProviderID, Machine: nameOf(m), UID: string(m.UID), FirstSeen: at,
 		Outcome: string(ForceDeleted)}

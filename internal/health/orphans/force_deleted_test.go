@@ -53,7 +53,7 @@ func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
 	if page, _ := w.page(); len(page.ForceDeleted) != 3 {
 		t.Errorf("kept %+v", page.ForceDeleted)
 	}
-	w.pass() // This is the first pass that does not find them.
+	w.pass() // In this pass, the lists no longer contain the remnants for the first time.
 	w.pass()
 	if page, _ := w.page(); len(page.ForceDeleted) != 0 {
 		t.Errorf("kept entries of remnants that are gone: %+v", page.ForceDeleted)

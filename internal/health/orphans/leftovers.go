@@ -10,14 +10,14 @@ import (
 
 // Leftovers are the parts of one machine in one scope that belong to no instance.
 type Leftovers struct {
-	// ID is the same in every pass. It contains a space, so it cannot be a provider ID.
+	// ID is the same in every pass. ID contains a space, so it cannot be a provider ID.
 	ID    string
 	Parts []provider.Leftover
 }
 
 // groupLeftovers groups the parts by machine and class, because one call of Delete removes all parts of a group. The
-// map seen contains the parts that were already found in another scope. groupLeftovers skips them, and adds all other
-// parts to the map.
+// map seen contains the parts that were already found in another scope. groupLeftovers skips these parts, and adds
+// all other parts to the map.
 func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
 	at := map[string]int{}
 	for _, part := range parts {
@@ -38,8 +38,8 @@ func groupLeftovers(source string, parts []provider.Leftover, seen map[string]bo
 	return all
 }
 
-// subject returns a single Decision for all leftovers of a Machine. Its launch time is the creation time of the
-// youngest part. If the creation time of a part is unknown, the age counts from the first observation.
+// subject returns a single Decision for all leftovers of a Machine. The launch time of the Decision is the creation
+// time of the youngest part. If the creation time of a part is unknown, the age counts from the first observation.
 func (l *Leftovers) subject() Decision {
 	d := Decision{ID: l.ID}
 	var youngest time.Time
@@ -70,8 +70,9 @@ func (d *Decision) name() string {
 	return "parts of machine " + d.Instance.MachineKey + " without an instance (" + strings.Join(short, " ") + ")"
 }
 
-// removeLeftovers removes the parts of a machine without an instance. It first reads from the cloud whether an instance
-// of the machine exists, and only then removes the parts. The driver compares the tags of each part.
+// removeLeftovers removes the parts of a machine without an instance. removeLeftovers first reads from the cloud
+// whether an instance of the machine exists, and only then removes the parts. The driver compares the tags of each
+// part.
 func (c *Collector) removeLeftovers(ctx context.Context, s *scope, d *Decision) (bool, error) {
 	machine := machineOf(&d.Instance)
 	_, err := c.Cloud.Get(ctx, provider.GetRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})

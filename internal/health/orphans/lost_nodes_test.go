@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// nodeLost creates the Node of the lost machine m-1 of class small in the target cluster and its cache. Its kubelet is
-// silent.
+// nodeLost creates the Node of the lost machine m-1 of class small in the target cluster and its cache. The kubelet
+// of this Node is silent.
 func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *nodemark.Mark)) {
 	w.Helper()
 	for _, c := range []client.Client{live, cached} {

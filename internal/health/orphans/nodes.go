@@ -66,8 +66,8 @@ func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*core
 	return nodes, nil
 }
 
-// liveNodesOf reads the Nodes of an instance from the API server. It reads the Nodes of the instance in the cache, and
-// the Node with the name of the instance.
+// liveNodesOf reads the Nodes of an instance from the API server. liveNodesOf reads the Nodes of the instance in the
+// cache, and the Node with the name of the instance.
 func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*corev1.Node, error) {
 	cached, err := c.nodesOf(ctx, in)
 	if err != nil || c.Target == nil {
@@ -147,7 +147,7 @@ func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance
 
 // drain cordons and drains a Node and waits until its volumes are detached. The result is true if the Node is drained
 // and its volumes are detached. The timeouts have the default values of a Machine's timeouts. After an outage of the
-// target cluster, they start again.
+// target cluster, the timeouts start again.
 func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
 	observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
@@ -237,9 +237,9 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 	return nil
 }
 
-// deleteNodes deletes annotated Nodes whose instances are in no list. It keeps Ready Nodes, because their instance
-// probably exists although the list lacks it. It also keeps Nodes whose instance a Machine has recorded, because the
-// Machine controller deletes these Nodes.
+// deleteNodes deletes annotated Nodes whose instances are in no list. deleteNodes keeps Ready Nodes, because their
+// instance probably exists although the list lacks it. deleteNodes also keeps Nodes whose instance a Machine has
+// recorded, because the Machine controller deletes these Nodes.
 func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*scope, found map[string]*scope) error {
 	if c.Target == nil || !c.stable() {
 		return nil

@@ -37,8 +37,8 @@ type State struct {
 	// Listed is the time at which the last list was read. For new orphans, this is the time of the first observation.
 	// Defaults to Now.
 	Listed time.Time
-	// Stable is the time at which this process had become the leader and had reached both clusters. It is zero if the
-	// process is not the leader, or if a cluster cannot be reached.
+	// Stable is the time at which this process had become the leader and had reached both clusters. The field is zero
+	// if the process is not the leader, or if a cluster cannot be reached.
 	Stable time.Time
 	// Instances contains the instances of all complete lists, without repetitions.
 	Instances []provider.Instance
@@ -64,8 +64,8 @@ type State struct {
 	// Blocked means that an earlier pass found most instances without a Machine. The conditions of the classes contain
 	// this information, and after a restart also the Ledger.
 	Blocked bool
-	// Confirmed holds the IDs of orphans that may be removed: an administrator confirmed it on their class, or their
-	// Machine was force-deleted.
+	// Confirmed holds the IDs of orphans that may be removed: an administrator confirmed the removal on their class,
+	// or their Machine was force-deleted.
 	Confirmed map[string]bool
 	// ForceDeleted contains the entries of the Ledger about force-deleted Machines that may still have resources in the
 	// cloud.
@@ -173,16 +173,17 @@ type Plan struct {
 	Instances    map[string]int
 }
 
-// Decide finds the orphans and decides which ones to remove. It removes an instance only under all of these conditions:
+// Decide finds the orphans and decides which ones to remove. Decide removes an instance only under all of these
+// conditions:
 //
 //   - The tags have this installation's cluster ID, the UID of a Machine, and one of this installation's namespaces.
 //   - The Machine is neither in the cache nor at the API server, and no other Machine has recorded the instance.
 //   - The previous pass found the same instance without a Machine.
 //   - The instance is at least as old as MinAge.
 //
-// Machines are listed after instances. A Machine exists before its instance and is deleted after it. So if the later
-// list contains no Machine for a listed instance, the Machine was deleted. Leftovers are removed only if no listed
-// instance has the same Machine in its tags.
+// Machines are listed after instances. A Machine is created before its instance and deleted after its instance. So if
+// the later list contains no Machine for a listed instance, the Machine was deleted. Leftovers are removed only if no
+// listed instance has the same Machine in its tags.
 //
 // Two signs suggest that a Machine was lost while its instance is in use: most instances lost their Machines at once,
 // or the Node is Ready. In these cases, an administrator must confirm the removal.
@@ -249,9 +250,9 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	return subjects, outcomes
 }
 
-// classify returns Delete for an instance or leftovers without an owner. Otherwise it returns the reason why they are
-// kept. The map claimed contains the provider IDs that Machines have recorded. The map listed contains the UIDs of
-// Machines with a listed instance.
+// classify returns Delete for an instance or leftovers without an owner. Otherwise, the method returns the reason why
+// the instance or the leftovers are kept. The map claimed contains the provider IDs that Machines have recorded. The
+// map listed contains the UIDs of Machines with a listed instance.
 func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")

@@ -70,7 +70,7 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 	w.machine("rescue", "small", rescued.ProviderID)
 
 	w.reconcile()
-	w.wantEvents() // The list may have been read while one replaced the other.
+	w.wantEvents() // The list may have been read while the machine's instance was being replaced.
 	for range 3 {
 		w.pass()
 	}

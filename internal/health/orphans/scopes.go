@@ -49,8 +49,8 @@ func (s *scope) classIn(namespace string) client.Object {
 	return nil
 }
 
-// sourceOf returns the object on which the orphans of a namespace are reported. It prefers a class of the namespace. If
-// the scope has no such class, it returns the first class or Machine of the scope.
+// sourceOf returns the object on which the orphans of a namespace are reported. sourceOf prefers a class of the
+// namespace. If the scope has no such class, it returns the first class or Machine of the scope.
 func (s *scope) sourceOf(namespace string) client.Object {
 	if class := s.classIn(namespace); class != nil {
 		return class
@@ -78,7 +78,7 @@ type snapshot struct {
 }
 
 // readCache must be called before the instances are listed. Then every instance that a Machine in the cache has
-// recorded existed before the list. The cache shares the objects, so they must not be changed.
+// recorded existed before the list. The cache shares the objects, so the caller must not change the objects.
 func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	namespace := client.InNamespace(c.Rules.Namespace)
 	machines, err := index.Shared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)

@@ -36,8 +36,8 @@ var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a test environment with a simulated cloud, an API server and a fake clock. Its collector is responsible for
-// one namespace and provider.
+// world is a test environment with a simulated cloud, an API server and a fake clock. The collector of this world is
+// responsible for one namespace and provider.
 type world struct {
 	*testing.T
 	api       client.WithWatch

@@ -81,9 +81,9 @@ func (r *Reconciler) setFrozen(ctx context.Context, o client.Object, message str
 	return true, nil
 }
 
-// thaw ends a freeze: it removes the freeze labels of this package and the annotation unfreeze. It changes the
-// deployment first and then its sets. The controllers of these objects then reset the condition Frozen. wrote is true
-// if thaw has changed an object, even if it returns an error.
+// thaw ends a freeze: it removes the freeze labels of this package and the annotation unfreeze. The method changes
+// the deployment first and then its sets. The controllers of these objects then reset the condition Frozen. wrote is
+// true if thaw has changed an object, even if it returns an error.
 func (r *Reconciler) thaw(ctx context.Context, f *fleet) (wrote bool, err error) {
 	for _, o := range f.members() {
 		_, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]

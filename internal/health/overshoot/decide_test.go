@@ -26,7 +26,8 @@ func recorded(s *Observation) { s.Recorded = s.Live }
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery, unfreeze-annotation.
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
-		// before contains earlier observations. The test also carries out the steps that Decide returns for them.
+		// before contains earlier observations. The test also carries out the steps that Decide returns for these
+		// observations.
 		before      []Observation
 		observation Observation
 		want        Decision

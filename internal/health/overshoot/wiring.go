@@ -22,7 +22,8 @@ const (
 	kindDeployment = "MachineDeployment"
 )
 
-// keyOf returns the key of a fleet. It includes the kind, because a deployment and a set may have the same name.
+// keyOf returns the key of a fleet. The result includes the kind, because a deployment and a set may have the same
+// name.
 func keyOf(kind, namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: kind + "/" + name}
 }

@@ -47,7 +47,8 @@ func (r *Reconciler) read(ctx context.Context, existing present, ref v1beta1.Ins
 	return nil
 }
 
-// carryOut applies and prunes objects. It stops at the first error, because later objects may need the failed one.
+// carryOut applies and prunes objects. carryOut stops at the first error, because later objects may need the failed
+// object.
 func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 	for _, a := range s.Apply {
 		options := []client.ApplyOption{client.FieldOwner(Name)}

@@ -13,9 +13,9 @@ import (
 
 type problem struct {
 	reason, message string
-	// waits is true if the problem is not an error and ends without any action by a user.
+	// waits is true if the problem is not an error and ends without an action by a user.
 	waits bool
-	// The field after is the time until the next check. If this time is zero, an event triggers the next pass.
+	// after is the time until the next check. If this time is zero, an event triggers the next pass.
 	after time.Duration
 }
 

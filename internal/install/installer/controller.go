@@ -23,16 +23,16 @@ import (
 
 // Options are the dependencies and settings of a Reconciler.
 type Options struct {
-	// Client writes Providers and reads them from the cache. Each read includes the writes of this process. It is
-	// required.
+	// Client writes Providers and reads them from the cache. Each read includes the writes of this process. The field
+	// is required.
 	Client client.Client
-	// Live is a client without a cache, for reads and writes of all other objects. It is required.
+	// Live is a client without a cache, for reads and writes of all other objects. The field is required.
 	Live client.Client
-	// Render renders the chart of a provider process. It is required.
+	// Render renders the chart of a provider process. The field is required.
 	Render Render
-	// Namespace contains the processes and the Secrets of Providers. It is required.
+	// Namespace contains the processes and the Secrets of Providers. The field is required.
 	Namespace string
-	// Recorder records events on Providers. It is required.
+	// Recorder records events on Providers. The field is required.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Metrics exports the state of Providers. It may be nil.
@@ -105,7 +105,7 @@ func (r *Reconciler) install(ctx context.Context, provider *v1beta1.Provider,
 	case apierrors.IsConflict(err):
 		return 0, err
 	default:
-		found = applyFailed(err) // A missing permission may be the cause. Report it to the user.
+		found = applyFailed(err) // Report the error to the user, because a missing permission may be the cause.
 	}
 	observed, observeErr := r.observe(ctx, provider, status)
 	if observeErr != nil {

@@ -29,7 +29,7 @@ const background = client.PropagationPolicy(metav1.DeletePropagationBackground)
 const maxCounted = 100
 
 // reconcileDelete uninstalls a Provider that is being deleted. The process stays while Machines or classes need it,
-// because they could not be deleted without it.
+// because Machines and classes cannot be deleted without the process.
 func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Provider) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(provider, v1beta1.InUseFinalizer) {
 		return 0, nil

@@ -1,4 +1,4 @@
-// Package installer installs provider processes. It is the controller of Providers.
+// Package installer installs provider processes. The package contains the controller of Providers.
 //
 // Each pass over a Provider has these steps:
 //

@@ -82,7 +82,7 @@ func coversInOrder(found, desired []any) bool {
 }
 
 // equalValues compares scalars as the API server does: 1000m equals 1, and an integer equals the same float. An empty
-// value equals a missing one.
+// value equals a missing value.
 func equalValues(found, desired any) bool {
 	if found == desired {
 		return true

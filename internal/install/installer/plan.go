@@ -32,7 +32,7 @@ type application struct {
 // present contains the objects that exist in the cluster, if they are desired or the status lists them.
 type present map[v1beta1.InstalledObject]*unstructured.Unstructured
 
-// planOf compares the desired objects with the existing ones. The owner is the UID of the Provider.
+// planOf compares the desired objects with the existing objects. The owner is the UID of the Provider.
 func planOf(desired []*unstructured.Unstructured, existing present, installed []v1beta1.InstalledObject,
 	owner types.UID) steps {
 	s := steps{Desired: desired}

@@ -83,7 +83,7 @@ func duplicateType(provider *v1beta1.Provider, of string, all []v1beta1.Provider
 	return nil
 }
 
-// typeOf returns the resolved or declared type. It is Auto if the type is not detected yet.
+// typeOf returns the resolved or declared type. The type is Auto if the type is not detected yet.
 func typeOf(p *v1beta1.Provider) string {
 	if p.Spec.Type == v1beta1.ProviderTypeAuto && p.Status.Type != "" {
 		return p.Status.Type
@@ -91,9 +91,9 @@ func typeOf(p *v1beta1.Provider) string {
 	return p.Spec.Type
 }
 
-// precedes compares two Providers of the same type, of which only one is installed. It returns true if the first one is
-// installed. A Provider with installed objects takes precedence. If both or neither have installed objects, the older
-// Provider takes precedence.
+// precedes compares two Providers of the same type, of which only one is installed. The function returns true if the
+// first Provider is installed. A Provider with installed objects takes precedence. If both or neither have installed
+// objects, the older Provider takes precedence.
 func precedes(a, b *v1beta1.Provider) bool {
 	if first, second := len(a.Status.Installed) > 0, len(b.Status.Installed) > 0; first != second {
 		return first

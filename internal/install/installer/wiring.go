@@ -66,7 +66,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		Name: "provider", Reconciler: r, Concurrency: 1, Timeout: passTimeout,
 		For: &wiring.Watch{Object: &v1beta1.Provider{}, Predicate: specChanged()},
 		Watches: []wiring.Watch{{
-			// Another Provider of the same type may take the place of a deleted one.
+			// Another Provider of the same type may take the place of a deleted Provider.
 			Object: &v1beta1.Provider{}, Keys: handler.EnqueueRequestsFromMapFunc(r.all), Predicate: onlyDeleted(),
 		}},
 	}

@@ -17,11 +17,11 @@ import (
 // Namespace is the default namespace of the processes and their Leases.
 const Namespace = "machinist-system"
 
-// Parts selects the objects that a cluster needs if the processes run outside of it.
+// Parts selects the objects that a cluster needs if the processes run outside of this cluster.
 type Parts struct {
 	// Control and Target say whether the cluster is the control cluster, the target cluster, or both.
 	Control, Target bool
-	// User is the user name of the process. If it is empty, the process uses its ServiceAccount.
+	// User is the user name of the process. If the field is empty, the process uses its ServiceAccount.
 	User string
 	// WatchNamespace is the only namespace that the process serves. Empty means all namespaces.
 	WatchNamespace string
@@ -32,8 +32,8 @@ type Parts struct {
 	// Shards is the number of processes between which the namespaces are divided. With 0 or 1, one process serves all
 	// namespaces.
 	Shards int
-	// WebhookURL is the URL at which API servers reach the webhook. If it is empty, API servers use the Service of the
-	// process. The value Off disables the webhook.
+	// WebhookURL is the URL at which API servers reach the webhook. If WebhookURL is empty, API servers use the
+	// Service of the process. The value Off disables the webhook.
 	WebhookURL string
 }
 
@@ -119,8 +119,8 @@ func (p Parts) Migrator(name string) ([]client.Object, error) {
 	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
 }
 
-// MigrationPolicies returns the admission policies and bindings that protect fleets during a migration. They apply in
-// the given namespaces.
+// MigrationPolicies returns the admission policies and bindings that protect fleets during a migration. The policies
+// apply in the given namespaces.
 func MigrationPolicies(provider string, namespaces ...string) []client.Object {
 	parts := Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}
 	return onlyPolicies(mustRender(parts.Migrator(provider)))

@@ -1,3 +1,3 @@
-// Package manifests renders the charts for the operator, the demo and the tests. They install the same objects as users
-// do.
+// Package manifests renders the charts for the operator, the demo and the tests. The operator, the demo and the tests
+// thus install the same objects as users.
 package manifests

@@ -21,7 +21,7 @@ import (
 
 // Release is an installation of a chart.
 type Release struct {
-	// Name and Namespace are the arguments of `helm install NAME --namespace NAMESPACE`. Both are required.
+	// Name and Namespace are the arguments of `helm install NAME --namespace NAMESPACE`. Both arguments are required.
 	Name, Namespace string
 	// Values override the values of the chart, as `--values` does. The schema of the chart applies.
 	Values map[string]any

@@ -133,7 +133,7 @@ func parse(values string) map[string]any {
 	return v
 }
 
-// Golden files show a reviewer how the installed objects change. They omit the CRDs, which are in config/crd.
+// Golden files show a reviewer how the installed objects change. The files omit the CRDs, which are in config/crd.
 func TestReleasesRenderToGoldenFiles(t *testing.T) {
 	for name, render := range golden() {
 		t.Run(name, func(t *testing.T) {

@@ -24,8 +24,8 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For returns the ClusterRole and the Roles of a process with this Role. If namespace is not empty, the process works
-// only in this namespace.
+// For returns the ClusterRole and the Roles that grant the permissions of this Role. If namespace is not empty, the
+// process works only in this namespace.
 func (r Role) For(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
 	parts.Target = !parts.Control

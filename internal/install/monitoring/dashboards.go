@@ -23,7 +23,7 @@ type Dashboard struct {
 }
 
 // Variable is a label by which users can filter a dashboard. In the expressions of a panel, write only $namespace to
-// filter by a label such as namespace. The program expands it to namespace=~"$namespace".
+// filter by a label such as namespace. The program expands $namespace to namespace=~"$namespace".
 type Variable struct {
 	Name string `json:"name"`
 	// Metric is the name of a metric that has the label. The possible values are read from this metric.

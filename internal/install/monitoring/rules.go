@@ -33,8 +33,8 @@ type Group struct {
 type Rule struct {
 	Alert string `json:"alert"`
 	Expr  string `json:"expr"`
-	// For is how long the expression must be true before the alert fires, as a Prometheus duration. If it is empty, the
-	// alert fires at once.
+	// For is how long the expression must be true before the alert fires, as a Prometheus duration. If the field is
+	// empty, the alert fires at once.
 	For         string            `json:"for,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -118,8 +118,8 @@ func (r Rules) each(change func(*Rule)) Rules {
 	return out
 }
 
-// duration matches a number with a unit, such as 5m, in an expression. If a bracket precedes the number, it is the
-// range of a selector, such as [5m].
+// duration matches a number with a unit, such as 5m, in an expression. A duration after a bracket is the range of a
+// selector, such as [5m].
 var duration = regexp.MustCompile(`(\[)?\b(\d+)(s|m|h|d)\b`)
 
 var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}

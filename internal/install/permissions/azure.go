@@ -15,7 +15,7 @@ type AzureRole struct {
 
 // AzureScope limits where a role can be assigned.
 type AzureScope struct {
-	// Subscription is the ID of a subscription. It is required.
+	// Subscription is the ID of a subscription. The field is required.
 	Subscription string
 	// ResourceGroups restrict the role. Empty means the whole subscription.
 	ResourceGroups []string

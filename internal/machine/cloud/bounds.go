@@ -25,9 +25,9 @@ const (
 
 var providerIDFormat = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^\s]+$`)
 
-// boundedInstance returns an instance of a driver with values that fit into a status. It truncates long names, and
-// removes addresses and node names that cannot be used. A long provider ID or scope is an error, because a truncated
-// value would not identify the instance.
+// boundedInstance returns an instance of a driver with values that fit into a status. boundedInstance truncates long
+// names, and removes addresses and node names that cannot be used. A long provider ID or scope is an error, because a
+// truncated value would not identify the instance.
 func boundedInstance(in *provider.Instance, err error) (*provider.Instance, error) {
 	if in == nil || err != nil {
 		return in, err

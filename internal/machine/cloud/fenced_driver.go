@@ -59,7 +59,7 @@ func (c *Cloud) CreateSettle() time.Duration { return provider.CreateSettle(c.Dr
 // CallTimeout implements provider.Timeouter.
 func (c *Cloud) CallTimeout() time.Duration { return c.timeout }
 
-// Validate implements provider.Driver. It makes no call to the cloud, so the rate limit does not apply.
+// Validate implements provider.Driver. Validate makes no call to the cloud, so the rate limit does not apply.
 func (c *Cloud) Validate(ctx context.Context, req provider.ValidateRequest) error {
 	return c.Driver.Validate(ctx, req)
 }
@@ -148,7 +148,7 @@ func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provi
 	})
 }
 
-// Import implements provider.Importer. It makes no call to the cloud, so the rate limit does not apply.
+// Import implements provider.Importer. Import makes no call to the cloud, so the rate limit does not apply.
 func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (imported provider.Imported, err error) {
 	importer, err := c.importer()
 	if err != nil {
@@ -186,8 +186,8 @@ func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
 	return err
 }
 
-// ListScope implements provider.Scoper. It returns "" if the driver has no scopes. It makes no call to the cloud, so
-// the rate limit does not apply.
+// ListScope implements provider.Scoper. ListScope returns "" if the driver has no scopes. ListScope makes no call to
+// the cloud, so the rate limit does not apply.
 func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	scoper, ok := c.Driver.(provider.Scoper)
 	if !ok {
@@ -201,7 +201,7 @@ func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
 	return scoper.ListScope(class)
 }
 
-// Account implements provider.Accounter. It makes no call to the cloud, so the rate limit does not apply.
+// Account implements provider.Accounter. Account makes no call to the cloud, so the rate limit does not apply.
 func (c *Cloud) Account(class provider.Class) (name string, err error) {
 	defer func() {
 		if recover() != nil {

@@ -65,8 +65,8 @@ func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 	return fmt.Sprintf("the budget needs all of its %s", wording.Count(status.ExpectedPods, "pod"))
 }
 
-// explain adds the PodDisruptionBudgets of a pod to the result of a failed eviction. If the eviction failed for another
-// reason, explain adds the budgets only if several of them select the pod.
+// explain adds the PodDisruptionBudgets of a pod to the result of a failed eviction. If the eviction failed for
+// another reason, explain adds the budgets only if several budgets select the pod.
 func explain(try *Attempt, result result, v assessment) {
 	if result != blocked && len(v.budgets) < 2 {
 		return
@@ -106,8 +106,8 @@ func (c *Controller) retry(budget types.NamespacedName, n int) {
 	}
 }
 
-// retryBlockedBy marks n pods for another attempt and returns their machines. It chooses the pods that the budget has
-// blocked for the longest time. The budget would refuse any further evictions.
+// retryBlockedBy marks n pods for another attempt and returns their machines. retryBlockedBy chooses the pods that
+// the budget has blocked for the longest time. The budget would refuse any further evictions.
 func (m *records) retryBlockedBy(budget types.NamespacedName, n int) []types.NamespacedName {
 	type blockedPod struct {
 		Blocker

@@ -43,8 +43,8 @@ type Options struct {
 	// Target reads and writes the target cluster without a cache.
 	Target client.Client
 
-	// Evict sends evictions, see EvictWith. If it is nil, evictions are sent through Target. Its client may block a
-	// worker, because it waits before it retries a request.
+	// Evict sends evictions, see EvictWith. If the field is nil, evictions are sent through Target. The client of
+	// Target may block a worker, because this client waits before it retries a request.
 	Evict EvictFunc
 
 	// BudgetReader reads the PodDisruptionBudgets of a namespace. If an eviction is refused, the message contains the
@@ -61,22 +61,23 @@ type Options struct {
 	// Signals detects Nodes whose instance is about to be removed. By default it is interruption.Known.
 	Signals interruption.Signals
 
-	// Metrics is the registry for the metrics of the Controller. If it is nil, the Controller registers no metrics.
+	// Metrics is the registry for the metrics of the Controller. If the field is nil, the Controller registers no
+	// metrics.
 	Metrics prometheus.Registerer
 
 	// Epoch returns a number that changes when the target cluster becomes unreachable and when it becomes reachable
 	// again. If Epoch is nil, the target cluster counts as always reachable.
 	//
-	// If the number has changed since a request was created, the workers do not process the request. They trigger the
-	// Machine reconciler, which first extends the deadline in the request by the duration of the outage.
+	// If the number has changed since a request was created, the workers do not process the request. The workers
+	// trigger the Machine reconciler, which first extends the deadline in the request by the duration of the outage.
 	Epoch func() uint64
 }
 
 // Controller drains Nodes and waits for their volumes, on behalf of the Machine reconciler.
 //
 // A drain continues until it is done or the caller calls Forget. The process may restart at any time, although the
-// Controller keeps most of its state only in memory. It starts no goroutines. Its API calls and their order depend only
-// on the calls that it receives, the API server's answers and the clock.
+// Controller keeps most of its state only in memory. Controller starts no goroutines. The API calls of the Controller
+// and their order depend only on the calls that it receives, the API server's answers and the clock.
 type Controller struct {
 	options        Options
 	metrics        metrics
@@ -148,9 +149,9 @@ func (c *Controller) Wiring() wiring.Controller {
 // Triggers returns a source of the machines whose reported outcome has changed.
 func (c *Controller) Triggers() source.Source { return c.triggers.Source() }
 
-// Drain returns the progress of the drain of a machine's Node. It makes no API call, because the workers execute the
-// drain in the background. If the target cluster returns an error, the workers try again, and the outcome contains the
-// error.
+// Drain returns the progress of the drain of a machine's Node. Drain makes no API call, because the workers execute
+// the drain in the background. If the target cluster returns an error, the workers try again, and the outcome
+// contains the error.
 func (c *Controller) Drain(request Request) Outcome {
 	r, before := c.records.admitDrain(request)
 	if why := request.skipReason(); why != "" {

@@ -23,9 +23,9 @@ const (
 	labelValue = "machinist"
 )
 
-// Cordon marks a Node as unschedulable and excludes it from load balancers. It sends one patch, or none if the Node is
-// cordoned already. It returns the patched Node and does not modify its argument. The argument must have a UID. If
-// another Node has taken the name in the meantime, Cordon returns a conflict and does not change that Node.
+// Cordon marks a Node as unschedulable and excludes it from load balancers. Cordon sends one patch, or none if the
+// Node is cordoned already. Cordon returns the patched Node and does not modify its argument. The argument must have
+// a UID. If another Node has taken the name in the meantime, Cordon returns a conflict and does not change that Node.
 //
 // The node lifecycle controller of Kubernetes adds a taint to each unschedulable Node. Cordon sets this taint in the
 // same patch, which saves that controller two calls. If the Node has changed in the meantime, Cordon omits the taint,
@@ -55,10 +55,10 @@ func Cordoned(node *corev1.Node) bool {
 	return cordoned || node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue
 }
 
-// Uncordon undoes what Cordon did. It sends one patch, or none if there is nothing to undo. If another client cordoned
-// the Node, the Node stays cordoned. If another client set the label, the label stays. The patch also removes the given
-// annotations, to which node agents would otherwise react while pods run on the Node again. Uncordon returns a conflict
-// if the Node has changed in the meantime.
+// Uncordon undoes what Cordon did. Uncordon sends one patch, or none if there is nothing to undo. If another client
+// cordoned the Node, the Node stays cordoned. If another client set the label, the label stays. The patch also
+// removes the given annotations, to which node agents would otherwise react while pods run on the Node again.
+// Uncordon returns a conflict if the Node has changed in the meantime.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node,
 	annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}

@@ -28,8 +28,8 @@ func (d deadline) isOver(now time.Time) bool {
 	return !d.end.IsZero() && !now.Before(d.end)
 }
 
-// remainingGrace returns the grace period for the deletion of a pod now, in seconds. It is the pod's own grace period
-// or the time until the deadline, whichever is shorter, but at least 1.
+// remainingGrace returns the grace period for the deletion of a pod now, in seconds. The result is the pod's own
+// grace period or the time until the deadline, whichever is shorter, but at least 1.
 func (d deadline) remainingGrace(grace time.Duration, now time.Time) int64 {
 	left := max(min(grace, d.end.Sub(now)), minGrace)
 	return int64(left / time.Second)

@@ -23,9 +23,9 @@ const (
 	firstDeleteBackoff = time.Second
 	maxBackoff         = time.Minute
 
-	// quickTimeout is the time limit of an eviction or deletion. It is short because an admission webhook that hangs
-	// must not block the workers for long. After a call without an answer, the next calls for the same pod may take up
-	// to maxTimeout. If the webhook may be ignored, the API server evicts the pod after up to 30 seconds.
+	// quickTimeout is the time limit of an eviction or deletion. The limit is short because an admission webhook that
+	// hangs must not block the workers for long. After a call without an answer, the next calls for the same pod may
+	// take up to maxTimeout. If the webhook may be ignored, the API server evicts the pod after up to 30 seconds.
 	// Controller.longCalls limits how many workers wait for such calls.
 	quickTimeout = 3 * time.Second
 	maxTimeout   = 35 * time.Second
@@ -89,8 +89,8 @@ func (c *Controller) call(ctx context.Context, s Step, timeout time.Duration) er
 	return c.options.Evict(ctx, &policyv1.Eviction{ObjectMeta: meta, DeleteOptions: options})
 }
 
-// resultOf evaluates the answer to an eviction or deletion. It returns the result for the metric, and the Attempt to
-// store for the pod. This Attempt is empty if the request succeeded or if the pod no longer exists.
+// resultOf evaluates the answer to an eviction or deletion. resultOf returns the result for the metric, and the
+// Attempt to store for the pod. The Attempt is empty if the request succeeded or if the pod no longer exists.
 func resultOf(action Action, err error, before Attempt, now time.Time) (result, Attempt) {
 	first := firstBackoff
 	if action == Delete {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// result is the result of an attempt to evict or to delete a pod. It is a label value of the metric.
+// result is the result of an attempt to evict or to delete a pod. The result is a label value of the metric.
 type result string
 
 const (

@@ -138,9 +138,10 @@ func joinNames[T any](all []T, name func(T) string) string {
 // rewriteInterval is the shortest time between two changes of a message while a machine waits.
 const rewriteInterval = 30 * time.Second
 
-// report contains the reason and message of a machine's condition while the machine waits. A new reason is reported at
-// once, because users and other controllers act on it. With the same reason, the message changes only if its subject
-// (such as the blocking pods) changes. It changes at most once per rewriteInterval, because each change causes a write.
+// report contains the reason and message of a machine's condition while the machine waits. A new reason is reported
+// at once, because users and other controllers act on the reason. With the same reason, the message changes only if
+// its subject (such as the blocking pods) changes. The message changes at most once per rewriteInterval, because each
+// change causes a write.
 type report struct {
 	reason, message string
 

@@ -14,15 +14,16 @@ import (
 // outOfServiceValue is the usual value of the taint. No program checks it.
 const outOfServiceValue = "nodeshutdown"
 
-// OutOfService adds the out-of-service taint to a Node. It sends one patch, or none if the Node has the taint already.
+// OutOfService adds the out-of-service taint to a Node. OutOfService sends one patch, or none if the Node has the
+// taint already.
 //
 // The instance must be stopped and must never run again. Kubernetes then deletes all pods of the Node that do not
 // tolerate the taint. If the Node is not Ready, Kubernetes removes these pods without waiting for the kubelet, and
 // detaches their volumes without checking whether they are mounted. Without the taint, Kubernetes detaches the volumes
 // only after six minutes.
 //
-// OutOfService returns the patched Node and does not modify its argument. It returns a conflict if the Node has
-// changed.
+// OutOfService returns the patched Node and does not modify its argument. OutOfService returns a conflict if the Node
+// has changed.
 func OutOfService(ctx context.Context, target client.Client, node *corev1.Node, now time.Time) (*corev1.Node, error) {
 	declared := func(t corev1.Taint) bool {
 		return t.Key == corev1.TaintNodeOutOfService && t.Effect == corev1.TaintEffectNoExecute

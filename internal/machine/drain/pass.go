@@ -159,8 +159,8 @@ func (c *Controller) send(ctx context.Context, r *record, request Request, steps
 // the first deletion.
 func (p *drainPass) mayTakeLong(s Step) bool { return p.attempts[s.UID].Unanswered == s.Action }
 
-// sendOne evicts or deletes one pod and stores the result. It postpones a call that may take long if too many others
-// are in progress. It returns false if the API server did not answer.
+// sendOne evicts or deletes one pod and stores the result. sendOne postpones a call that may take long if too many
+// others are in progress. sendOne returns false if the API server did not answer.
 func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s Step) bool {
 	now, attempts, timeout := c.options.Clock.Now(), r.drainPass.attempts, quickTimeout
 	if r.drainPass.mayTakeLong(s) {

@@ -38,8 +38,8 @@ const (
 type Action string
 
 const (
-	// Skip means that the drain leaves the pod on the node. It applies to pods that would return to the same node, such
-	// as mirror pods and pods of a DaemonSet.
+	// Skip means that the drain leaves the pod on the node. This action applies to pods that would return to the same
+	// node, such as mirror pods and pods of a DaemonSet.
 	Skip Action = "skip"
 	// Ignore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
 	Ignore Action = "ignore"
@@ -66,11 +66,11 @@ type Input struct {
 	// NodeReachable is false if the node's kubelet no longer updates the status of the node. The API server then cannot
 	// learn that a pod has ended.
 	NodeReachable bool
-	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node
-	// is Ready, or if the time is unknown.
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. NotReadySince is
+	// zero if the node is Ready, or if the time is unknown.
 	NotReadySince time.Time
-	// Orphaned contains the UIDs of DaemonSets that no longer exist. Their pods are evicted like all other pods, because
-	// no controller would create them again.
+	// Orphaned contains the UIDs of DaemonSets that no longer exist. The pods of these DaemonSets are evicted like
+	// all other pods, because no controller would create them again.
 	Orphaned map[types.UID]bool
 	// Successors contains pods that replaced an evicted pod of the same controller on the same node. The key is the UID
 	// of the new pod. The value is the time between the eviction and the first check that found the new pod.
@@ -115,7 +115,7 @@ type Decision struct {
 	Forced bool
 	// RecheckAfter is the time between two checks while pods are terminating. The caller stores it for the next Input.
 	RecheckAfter time.Duration
-	// Next is the time until the next check. It is 0 if the drain is done.
+	// Next is the time until the next check. The field is 0 if the drain is done.
 	Next time.Duration
 }
 
@@ -154,8 +154,8 @@ type Blocker struct {
 // Plan decides what happens to each pod of a node that is being drained.
 //
 // Plan skips pods that are bound to their node: mirror pods, pods of a DaemonSet that exists, and successors that
-// return to the node. It ignores pods that have ended. It evicts workload pods first, critical pods when no workload
-// pod is left, and pods that tolerate the cordon last.
+// return to the node. Plan ignores pods that have ended. Plan evicts workload pods first, critical pods when no
+// workload pod is left, and pods that tolerate the cordon last.
 //
 // PodDisruptionBudgets are respected until deadline − min(grace, length of the drain / 2). From this time on, Plan
 // deletes the pod even if other pods should be evicted first. The grace period is the rest of the original one, at
@@ -205,7 +205,7 @@ type planner struct {
 	deadline deadline
 }
 
-// step decides what happens to one pod. It assumes that all pods of earlier turns are gone.
+// step decides what happens to one pod. The method assumes that all pods of earlier turns are gone.
 func (p *planner) step(pod *corev1.Pod) Step {
 	s := Step{
 		Pod:      types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},

@@ -16,8 +16,8 @@ import (
 )
 
 // TestRandomDrainsRespectBudgetsAndEnd executes the plans for many random nodes in a simulation. Budgets refuse
-// evictions, and pods need time to end. Some pods never end, and others cannot be deleted. Every drain must end. By
-// invariant I7, no pod is deleted too early or without a grace period, and no pod is forgotten.
+// evictions, and pods need time to end. Some pods never end, and some pods cannot be deleted. Every drain must end.
+// By invariant I7, no pod is deleted too early or without a grace period, and no pod is forgotten.
 //
 // Rule: budgets-hold-until-deadline.
 func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
@@ -211,8 +211,8 @@ func (w *world) pass(d time.Duration) {
 	w.pods = left
 }
 
-// FuzzPlan creates pods from random bytes. Plan must not panic and must not forget a pod. It must not delete a pod too
-// early or without a grace period. If it waits, it must return the time of the next check.
+// FuzzPlan creates pods from random bytes. Plan must not panic and must not forget a pod. Plan must not delete a pod
+// too early or without a grace period. If Plan waits, it must return the time of the next check.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{}, int64(0), int64(0), int64(0), true)
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07some pods with strange \xff\xff\xff\xff\xff values"), int64(60),

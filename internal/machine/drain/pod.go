@@ -15,7 +15,7 @@ const (
 	// the pod while its containers still run.
 	minGrace = time.Second
 
-	// maxGrace is the maximum grace period, because time.Duration cannot represent much longer ones.
+	// maxGrace is the maximum grace period, because time.Duration cannot represent much longer periods.
 	maxGrace = 365 * 24 * time.Hour
 
 	// criticalPriority is the lowest priority of system pods.
@@ -53,8 +53,8 @@ func priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// daemonSetOf returns the DaemonSet that controls the pod, or nil if none does. It ignores the API group, because
-// DaemonSets of other API groups also create a new pod on a cordoned node.
+// daemonSetOf returns the DaemonSet that controls the pod, or nil if none does. daemonSetOf ignores the API group,
+// because DaemonSets of other API groups also create a new pod on a cordoned node.
 func daemonSetOf(pod *corev1.Pod) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return owner

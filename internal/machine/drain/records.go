@@ -33,7 +33,7 @@ type drainPass struct {
 	attempts map[types.UID]Attempt
 	tracker  successorTracker
 	report   report
-	denials  int // consecutive
+	denials  int // number of consecutive denials
 }
 
 type volumesPass struct {

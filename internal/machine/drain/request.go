@@ -42,8 +42,9 @@ type Request struct {
 	// NodeReachable is false if the node's kubelet no longer reports its status. Terminating pods then count as gone.
 	NodeReachable bool
 
-	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. It is zero if the node
-	// is Ready, or if the time is unknown. If it is set, a terminating pod counts as gone after NotReadyPatience.
+	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. NotReadySince is
+	// zero if the node is Ready, or if the time is unknown. If NotReadySince is set, a terminating pod counts as gone
+	// after NotReadyPatience.
 	NotReadySince time.Time
 
 	// Skip is true if no pods may be evicted: a new drain does not start, and a drain in progress ends.
@@ -104,9 +105,9 @@ type Outcome struct {
 	// Done is true if the drain or the wait is over.
 	Done bool
 
-	// Reason and Message are the reason and the message for the condition Drained or VolumesDetached. They are empty
-	// until a worker has checked the Node. While the reason stays the same, the message changes only if the set of
-	// blockers changes, and at most every 30 s.
+	// Reason and Message are the reason and the message for the condition Drained or VolumesDetached. Both fields are
+	// empty until a worker has checked the Node. While the reason stays the same, the message changes only if the set
+	// of blockers changes, and at most every 30 s.
 	Reason, Message string
 
 	// Blocked contains the pods that block the drain now.
@@ -118,7 +119,7 @@ type Outcome struct {
 	// Attached contains the volumes for which the machine waits, if they are known.
 	Attached []string
 
-	// LastPodGone is the time at which the controller found that the drain was done. It is zero until then.
+	// LastPodGone is the time at which the controller found that the drain was done. LastPodGone is zero until then.
 	LastPodGone time.Time
 }
 

@@ -98,7 +98,8 @@ func TestDrainReportsMissingPermission(t *testing.T) {
 		t.Errorf("evicted %v and deleted %v, want neither", b.evictions, b.deletions)
 	}
 
-	// A forced drain ends. With the permission, the drain continues, and deletes pods because the deadline has passed.
+	// A forced drain ends. A drain that gets the permission continues, and deletes pods because the deadline has
+	// passed.
 	another := New(Options{Target: b.target, Clock: b.clock, Evict: b.evict})
 	forced := wanted
 	forced.Force = true

@@ -19,7 +19,7 @@ const (
 	taintsFlag     = "interruption-node-taints"
 )
 
-// Flags configure signals in addition to the known ones.
+// Flags configure signals in addition to the known signals.
 type Flags struct {
 	// Conditions and Taints contain names. A name may be followed by the length of the notice: "example.com/reclaimed=2m".
 	Conditions, Taints []string

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DefaultLead is the time that an instance is expected to live after a notice that does not name a time. It is the
-// shortest notice that a large cloud gives.
+// DefaultLead is the time that an instance is expected to live after a notice that does not name a time. DefaultLead
+// is the shortest notice that a large cloud gives.
 const DefaultLead = 30 * time.Second
 
 // Signal describes how a Node announces that the cloud will reclaim its instance: with a condition or with a taint.
@@ -60,7 +60,8 @@ func Known() Signals {
 		// The taint is set by GKE, and by the termination handler for GCE.
 		{Taint: "cloud.google.com/impending-node-termination", Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
-		// This condition of node-problem-detector in AKS reports all scheduled events. Its reason names the event.
+		// This condition of node-problem-detector in AKS reports all scheduled events. The reason of the condition
+		// names the event.
 		{Condition: "VMEventScheduled", Causes: []string{"Preempt"}, Reason: v1beta1.ReasonPreemptionNotice,
 			Lead: 30 * time.Second},
 		{Condition: "VMEventScheduled", Causes: []string{"Terminate"}, Reason: v1beta1.ReasonTerminationNotice,

@@ -145,8 +145,8 @@ func MarkedForDeletion(m *v1beta1.Machine) bool {
 	return marked
 }
 
-// Exchanged reports whether the machine has AnnotationReplace. This annotation requests another machine, and the
-// deletion of this one.
+// Exchanged reports whether the machine has AnnotationReplace. This annotation requests that another machine replaces
+// this machine.
 func Exchanged(m *v1beta1.Machine) bool {
 	_, exchanged := m.Annotations[v1beta1.AnnotationReplace]
 	return exchanged
@@ -160,7 +160,7 @@ func AvailableIn(m *v1beta1.Machine, minReadySeconds int32, now time.Time) (in t
 		return 0, false
 	}
 	if minReadySeconds <= 0 {
-		return 0, true // This does not depend on clocks.
+		return 0, true // Without minReadySeconds, the result does not depend on clocks.
 	}
 	return c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now), true
 }

@@ -12,7 +12,7 @@ import (
 type Precedence struct {
 	// The fields are ordered by importance.
 	unmarked     bool
-	notReplaced  bool // not Exchanged
+	notReplaced  bool // without AnnotationReplace
 	healthy      bool // not ToBeReplaced
 	launched     bool
 	notUnhealthy bool // not in the phase Unhealthy
@@ -83,7 +83,8 @@ func FalseFirst(a, b bool) int {
 func deletePriority(m *v1beta1.Machine) int {
 	value, set := m.Annotations[v1beta1.AnnotationDeletePriority]
 	if !set {
-		return v1beta1.DefaultDeletePriority // Most machines have no annotation, and an error is expensive.
+		// Most machines have no annotation, and creating a parse error is expensive.
+		return v1beta1.DefaultDeletePriority
 	}
 	priority, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {

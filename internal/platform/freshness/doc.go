@@ -13,6 +13,7 @@
 //   - A LIST is used only if it began after the last ambiguous write. Another worker may make such a write during the
 //     LIST. Therefore a worker takes a Mark before its LIST, and Tracker ignores a LIST with an old Mark.
 //
-// Tracker implements these rules. Decisions connects two controllers of one process: the first one decides, and the
-// second one acts. This package sends no requests: controllers read the live LISTs and record the results with Tracker.
+// Tracker implements these rules. Decisions connects two controllers of one process: the first controller decides,
+// and the second controller acts. This package sends no requests: controllers read the live LISTs and record the
+// results with Tracker.
 package freshness

@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// AtLeastAsNew reports whether a resource version is equal to or later than another one. It returns false if one of
-// them is invalid or empty. The versions may belong to different kinds, because all kinds share the version counter of
-// etcd.
+// AtLeastAsNew reports whether a resource version is equal to or later than another resource version. AtLeastAsNew
+// returns false if one of the versions is invalid or empty. The versions may belong to different kinds, because all
+// kinds share the version counter of etcd.
 func AtLeastAsNew(version, other string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, other)
 	return err == nil && order >= 0
 }
 
-// SameObjects reports whether a cache contains the same objects as a live list, each in the same version or a later
-// one.
+// SameObjects reports whether a cache contains the same objects as a live list, each in the same version or in a
+// later version.
 func SameObjects[T client.Object](cached, live []T) bool {
 	if len(cached) != len(live) {
 		return false

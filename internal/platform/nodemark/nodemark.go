@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Mark identifies the instance of a Node and its installation. It is the value of NodeAnnotationInstance.
+// Mark identifies the instance of a Node and its installation. Mark is the value of NodeAnnotationInstance.
 type Mark struct {
 	// ClusterID identifies the installation that created the instance. Provider identifies the provider.
 	ClusterID string `json:"cluster"`
@@ -57,8 +57,8 @@ func Parse(text string) (mark Mark, ok bool) {
 
 // Proves reports whether the annotations of a Node prove that the Node belongs to the Machine.
 //
-// The provider ID of the Node alone proves nothing, because the author of a Machine can create it with any provider ID,
-// and any client that may write the status of a Machine can change the provider ID of its Node. Therefore, the mark on
+// The provider ID of the Node alone proves nothing, because the author of a Machine can choose any provider ID, and
+// any client that may write the status of a Machine can change the provider ID of its Node. Therefore, the mark on
 // the Node must identify the instance of the Machine, and the other annotations must name the Machine. Only clients
 // that may write the Node can set these annotations.
 func Proves(m *v1beta1.Machine, node *corev1.Node) bool {

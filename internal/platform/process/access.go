@@ -31,9 +31,9 @@ const (
 	maxAllowed, allowedLifetime = 64, time.Hour
 )
 
-// access authorizes requests for metrics. It authenticates a client by its bearer token, and asks the control cluster
-// whether the client may read the path. The filter of controller-runtime does the same, but doubles the size of the
-// binary.
+// access authorizes requests for metrics. The type authenticates a client by its bearer token, and asks the control
+// cluster whether the client may read the path. The filter of controller-runtime does the same, but doubles the size
+// of the binary.
 type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
@@ -47,8 +47,8 @@ type access struct {
 
 const metricsPath = "/metrics"
 
-// question identifies an access check: may the owner of a bearer token send a request? It contains only a hash of the
-// token.
+// question identifies an access check: may the owner of a bearer token send a request? A question contains only a
+// hash of the token.
 type question struct {
 	token      [sha256.Size]byte
 	verb, path string

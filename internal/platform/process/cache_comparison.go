@@ -16,12 +16,12 @@ import (
 
 const comparePeriod = 50 * time.Millisecond
 
-// CaughtUp returns nil when the cache contains everything that the API server has at the time of the call. It stops
-// waiting when ctx ends. Call it at the end of an outage, because watches may still be interrupted when the API server
-// answers again.
+// CaughtUp returns nil when the cache contains everything that the API server has at the time of the call. CaughtUp
+// stops waiting when ctx ends. Call it at the end of an outage, because watches may still be interrupted when the API
+// server answers again.
 //
-// CaughtUp lists the metadata of each kind once. It skips caches that are not filled yet, and kinds that are cached as
-// metadata, because these only trigger controllers.
+// CaughtUp lists the metadata of each kind once. CaughtUp skips caches that are not filled yet, and kinds that are
+// cached as metadata, because metadata only triggers controllers.
 func (c *Cluster) CaughtUp(ctx context.Context) error {
 	if !c.Synced() {
 		return nil

@@ -26,7 +26,7 @@ type cuttableWatches struct {
 
 	mu     sync.Mutex
 	cut    chan struct{} // closed while the watches are interrupted
-	failed int           // watches that were begun since then
+	failed int           // number of watches that began since then
 }
 
 func (w *cuttableWatches) interrupt() {
@@ -257,7 +257,7 @@ func TestMissingEvent(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		cached  []any
-		version string // of the cache
+		version string // version of the cache
 		want    string
 	}{
 		"none, the cache has been idle for long":            {[]any{node("a", "5"), node("b", "15")}, "16", ""},

@@ -16,7 +16,7 @@ import (
 type child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	lines  chan string // of its stdout; closed at the end
+	lines  chan string // lines of the child's stdout; closed at the end
 	stderr lockedBuffer
 }
 
@@ -126,7 +126,7 @@ func TestAStoppedProcessDoesNothingWhenItContinues(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	second := start(t, childConfig(planes.control.Kubeconfig(), namespace), testOptions(), nil)
 	second.elected()
-	for len(first.lines) > 0 { // Printed before it was stopped.
+	for len(first.lines) > 0 { // Skip the lines that the child printed before it was stopped.
 		<-first.lines
 	}
 	first.signal(syscall.SIGCONT)

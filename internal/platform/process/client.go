@@ -19,8 +19,8 @@ var (
 	ErrBehind = errors.New("the cache does not contain this process's own writes yet")
 )
 
-// cachedClient reads and writes cached kinds so that each read includes the process's earlier writes. It writes other
-// kinds with the live client.
+// cachedClient reads and writes cached kinds so that each read includes the process's earlier writes. cachedClient
+// writes other kinds with the live client.
 type cachedClient struct {
 	client.Client
 	consistent client.Client
@@ -51,12 +51,12 @@ const impossibleNamespace = "/"
 
 // Shared returns pointers to the cached objects, for index.Shared. Callers must not change these objects.
 //
-// List would copy 700 bytes of each Machine, even without deep copies. To replace a set of 1,000 Machines, about 2,000
-// passes read all of them. List would double the memory that the manager and the provider allocate
+// List would copy 700 bytes of each Machine, even without deep copies. To replace a set of 1,000 Machines, about
+// 2,000 passes read all these Machines. List would double the memory that the manager and the provider allocate
 // (TestDeparturesFromTheLibrariesAreCheaper).
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
-	// This call lists no objects. It only waits until the cache contains this process's own writes.
+	// This call lists no objects. The call only waits until the cache contains this process's own writes.
 	if err := c.List(ctx, list, &client.ListOptions{Namespace: impossibleNamespace,
 		DisableReadYourWritesConsistency: options.DisableReadYourWritesConsistency}); err != nil {
 		return nil, err
@@ -64,8 +64,8 @@ func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...
 	return c.cache.Shared(ctx, list, o...)
 }
 
-// readable returns an error if a kind is not cached. Reading such a kind from the API server instead would hide the
-// cost of a request from the caller.
+// readable returns an error if a kind is not cached. If readable read such a kind from the API server, the caller
+// would not notice the cost of the request.
 func (c *cachedClient) readable(object runtime.Object) (form, error) {
 	f, err := c.kinds.check(object)
 	if err == nil && !c.synced() {
@@ -181,8 +181,8 @@ func (c *cachedClient) SubResource(name string) client.SubResourceClient {
 	return &cachedSubResource{SubResourceClient: c.Client.SubResource(name), name: name, parent: c}
 }
 
-// cachedSubResource updates and patches subresources like cachedClient. It reads and creates subresources with the live
-// client.
+// cachedSubResource updates and patches subresources like cachedClient. cachedSubResource reads and creates
+// subresources with the live client.
 type cachedSubResource struct {
 	client.SubResourceClient
 	name   string

@@ -43,7 +43,8 @@ type Cluster struct {
 	// Cache contains the informers of the cached kinds. Other kinds fail with ErrNotCached. The setup function adds
 	// indexes to this cache. A read from Cache does not wait for this process's own writes.
 	Cache cache.Cache
-	// Config is the configuration for other clients of the cluster. These clients check the fence before each write.
+	// Config is the configuration for other clients of the cluster. Clients with this configuration check the fence
+	// before each write.
 	Config *rest.Config
 
 	// unfenced is the configuration for writes without leadership: those of the Lease and of events.
@@ -57,10 +58,10 @@ type Cluster struct {
 
 	mapper      meta.RESTMapper
 	discovery   *discovery.DiscoveryClient
-	probe       client.Reader // does not queue behind other requests
+	probe       client.Reader // a client whose requests do not queue behind other requests
 	kinds       kinds
 	declared    *declaredCache
-	namespace   string        // the only cached one; empty means all
+	namespace   string        // the only cached namespace; empty means all
 	filled      chan struct{} // closed when the cache was filled for the first time
 	onOlderData func(error)
 }
@@ -143,7 +144,8 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// makeReviews creates the clients that ask the cluster about the rights of this process. They work without leadership.
+// makeReviews creates the clients that ask the cluster about the rights of this process. These clients work without
+// leadership.
 func (c *Cluster) makeReviews() error {
 	unlimited := rest.CopyConfig(c.unfenced)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
@@ -184,7 +186,7 @@ func (c *Cluster) Synced() bool {
 func (c *Cluster) Filled() <-chan struct{} { return c.filled }
 
 // Ping returns nil if the API server answers GET /readyz and lets this process read the cached kinds. Ping stops
-// waiting when ctx ends. It first reads the kubeconfig file again.
+// waiting when ctx ends. Ping first reads the kubeconfig file again.
 func (c *Cluster) Ping(ctx context.Context) error {
 	c.kubeconfig.check()
 	if err := c.checkReadyz(ctx); err != nil {

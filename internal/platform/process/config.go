@@ -17,13 +17,14 @@ const (
 
 // Config contains the settings that a user sets with flags.
 type Config struct {
-	// Name is the name of the process, such as "machinist-manager". It is also the name of its Lease, its user agent
-	// and its field owner.
+	// Name is the name of the process, such as "machinist-manager". This name is also the name of the process's
+	// Lease, user agent and field owner.
 	Name string
 
 	// ControlKubeconfig is the path of the kubeconfig of the control cluster, or InCluster.
 	ControlKubeconfig string
-	// TargetKubeconfig is the path of the kubeconfig of the target cluster, InCluster or None. It has no default.
+	// TargetKubeconfig is the path of the kubeconfig of the target cluster, InCluster or None. TargetKubeconfig has
+	// no default.
 	TargetKubeconfig string
 	// Namespace is the only namespace of the control cluster in which the process works. Empty means all namespaces.
 	Namespace string
@@ -35,17 +36,17 @@ type Config struct {
 	// Shards is the number of leaders among which the namespaces of the control cluster are divided. With 0 or 1, one
 	// leader serves all namespaces.
 	Shards int
-	// ShardIndex is the shard that this process serves, counted from 0. It is -1 if it was not set, which is only
-	// allowed with one shard.
+	// ShardIndex is the shard that this process serves, counted from 0. ShardIndex is -1 if it was not set, which is
+	// only allowed with one shard.
 	ShardIndex int
 
 	// LeaderElect means that the process acts only while it holds a Lease. Disable leader election only if there is
 	// exactly one process.
 	LeaderElect bool
 	// LeaderElectionNamespace is the namespace of the control cluster that contains the Lease and the record of the
-	// cluster ID. If it is empty and ControlKubeconfig is InCluster, the process uses the pod's namespace. If it is
-	// empty with another ControlKubeconfig, the process uses the field Namespace, or kube-system if that field is also
-	// empty.
+	// cluster ID. If LeaderElectionNamespace is empty and ControlKubeconfig is InCluster, the process uses the pod's
+	// namespace. If LeaderElectionNamespace is empty with another ControlKubeconfig, the process uses the field
+	// Namespace, or kube-system if that field is also empty.
 	LeaderElectionNamespace string
 	// LeaseDuration is how long candidates wait after the last renewal that they observed.
 	LeaseDuration time.Duration

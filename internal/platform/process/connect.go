@@ -43,9 +43,9 @@ func load(flag, path string, log logr.Logger) (*rest.Config, *kubeconfig, error)
 	return readKubeconfig(flag, path, log)
 }
 
-// leaseConfig returns the configuration of the client that renews the Lease. Other traffic must not delay a renewal, so
-// this client has its own connection and no rate limit. Its timeout leaves time for another attempt before the
-// deadline.
+// leaseConfig returns the configuration of the client that renews the Lease. Other traffic must not delay a renewal,
+// so this client has its own connection and no rate limit. The timeout of this client leaves time for another attempt
+// before the deadline.
 func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config {
 	config := rest.CopyConfig(control)
 	config.UserAgent += "/leader-election"

@@ -49,7 +49,7 @@ func (r right) String() string {
 // this question regularly, because an administrator may grant the right later.
 type denials struct {
 	cluster string
-	path    string // of the API server's address
+	path    string // path of the API server's address
 	log     logr.Logger
 	now     func() time.Time
 	rights  authorizationclient.SelfSubjectAccessReviewInterface
@@ -61,7 +61,7 @@ type denials struct {
 }
 
 type denied struct {
-	right   right // with the name of the first object
+	right   right // the denied right, with the name of the first object
 	since   time.Time
 	missing atomic.Bool
 
@@ -127,7 +127,8 @@ func (d *denials) add(ctx context.Context, r right) {
 	d.isMissing(ctx, known)
 }
 
-// firstMissing returns the right that has been missing for the longest time. It considers only the selected rights.
+// firstMissing returns the right that has been missing for the longest time. firstMissing considers only the selected
+// rights.
 func (d *denials) firstMissing(ctx context.Context, selects func(right) bool) (right, bool) {
 	d.mu.Lock()
 	candidates := slices.SortedFunc(maps.Values(d.known), func(a, b *denied) int { return a.since.Compare(b.since) })
@@ -140,8 +141,8 @@ func (d *denials) firstMissing(ctx context.Context, selects func(right) bool) (r
 	return right{}, false
 }
 
-// isMissing returns true if a right is missing, and logs the missing right. It asks the cluster at most once every
-// deniedRecheck. If the cluster does not answer, the right counts as missing.
+// isMissing returns true if a right is missing, and logs the missing right. isMissing asks the cluster at most once
+// every deniedRecheck. If the cluster does not answer, the right counts as missing.
 func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deniedTimeout)
 	defer cancel()
@@ -172,8 +173,9 @@ func (d *denials) isMissing(ctx context.Context, known *denied) bool {
 	return missing
 }
 
-// essential reports whether the process needs a right in the control cluster to be ready. The process can work without
-// the right to write events. If it must not read a Secret, a condition of the class reports the problem.
+// essential reports whether the process needs a right in the control cluster to be ready. The process can work
+// without the right to write events. If the function must not read a Secret, a condition of the class reports the
+// problem.
 func essential(r right) bool {
 	return r.Resource != "events" && !(r.Resource == "secrets" && r.Verb == "get")
 }

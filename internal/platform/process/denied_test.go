@@ -54,7 +54,7 @@ func TestAProcessIsNotReadyAndNamesAMissingRight(t *testing.T) {
 	c := testConfig(t)
 	c.ControlKubeconfig = file.path
 	p := start(t, c, testOptions(), nil)
-	// Several rights are missing. Which one the process detects first is random.
+	// Several rights are missing. The right that the process detects first is random.
 	lacks := func(missing string) {
 		t.Helper()
 		p.logs.contain(t, `"This process lacks a right" "cluster"="control" "right"="`+missing+`" "user"="half-installed"`)

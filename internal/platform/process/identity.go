@@ -36,8 +36,8 @@ func (i identity) mismatch() error {
 	return fmt.Errorf("the cluster ID is %q, but %q was recorded when Machinist first ran here: set --cluster-id to %[2]q, or delete the ConfigMap %[3]s if no instance with that ID is left", i.id, i.recorded, IdentityRecord)
 }
 
-// identify determines the cluster ID, and records it if there is no record yet. It may write before the process is the
-// leader, because later processes keep an existing record.
+// identify determines the cluster ID, and records it if there is no record yet. The function may write before the
+// process is the leader, because later processes keep an existing record.
 func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, namespace string) (identity, error) {
 	id := c.ClusterID
 	if id == "" {
@@ -136,8 +136,8 @@ func (p *Process) keepIdentity(ctx context.Context) error {
 	}
 }
 
-// IdentityRecord returns the ConfigMap with the cluster ID, as the object of events. It contains only the name and the
-// UID, and is nil until Run calls the setup function.
+// IdentityRecord returns the ConfigMap with the cluster ID, as the object of events. The ConfigMap contains only the
+// name and the UID, and is nil until Run calls the setup function.
 func (p *Process) IdentityRecord() *corev1.ConfigMap {
 	if i := p.identity.Load(); i != nil {
 		return i.record

@@ -47,9 +47,10 @@ func untilAnswered[T any](ctx context.Context, o metav1.ListOptions,
 	return answer, err
 }
 
-// answered reports whether an error is the answer of an API server. It returns false for the error of a proxy that
-// cannot reach the API server. It also returns false if the API server rejected the credentials, because they may be
-// renewed (rule renewed-kubeconfig-used). client-go itself waits as long as a busy API server demands.
+// answered reports whether an error is the answer of an API server. The function returns false for the error of a
+// proxy that cannot reach the API server. The function also returns false if the API server rejected the credentials,
+// because the credentials may be renewed (rule renewed-kubeconfig-used). client-go itself waits as long as a busy API
+// server demands.
 func answered(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

@@ -29,8 +29,8 @@ type Kind struct {
 	Object client.Object
 	// Transform drops the unused parts of an object before it is stored. Nil means NewTransform.
 	Transform cache.TransformFunc
-	// Labels selects the objects that are cached. Nil selects all. Do not write other objects with Client, because the
-	// next read would wait for them in vain.
+	// Labels selects the objects that are cached. Nil selects all. Do not write other objects with Client, because
+	// the next read would wait in vain for such an object.
 	Labels labels.Selector
 	// Namespaces restricts the cache to these namespaces, if the process must not list the kind in all namespaces. Each
 	// namespace needs its own informer. Use it only for kinds that are cached as metadata, because reads do not wait

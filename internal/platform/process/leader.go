@@ -12,7 +12,8 @@ type leader struct {
 	desc *prometheus.Desc
 }
 
-// watchLeader registers the metric machinist_leader. It replaces the metric of an earlier Process in the same program.
+// watchLeader registers the metric machinist_leader. watchLeader replaces the metric of an earlier Process in the
+// same program.
 func (p *Process) watchLeader() error {
 	l := leader{p, prometheus.NewDesc("machinist_leader",
 		"1 while this process leads, 0 while it waits to be elected, by the name of the program.", []string{"process"}, nil)}

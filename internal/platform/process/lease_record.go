@@ -44,8 +44,8 @@ func (p *Process) recordHeldLeases(ctx context.Context) error {
 	return nil
 }
 
-// recordLease records that a process has held the Lease. It returns true if there was no such record before. If two
-// processes record a Lease at the same time, one of them gets a conflict.
+// recordLease records that a process has held the Lease. recordLease returns true if the Lease was not recorded
+// before. If two processes record a Lease at the same time, one of them gets a conflict.
 func (p *Process) recordLease(ctx context.Context, name string) (first bool, err error) {
 	records := p.core.ConfigMaps(p.namespace)
 	record, err := records.Get(ctx, IdentityRecord, metav1.GetOptions{})

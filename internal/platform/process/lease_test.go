@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// work is a test controller. Its Reconcile method blocks until its context is cancelled.
+// work is a test controller. The Reconcile method of this controller blocks until its context is cancelled.
 type work struct {
 	begun chan struct{}
 	cause chan error

@@ -22,7 +22,7 @@ func placeholderConfig() *rest.Config { return &rest.Config{Host: "https://" + p
 func toServer(next http.RoundTripper, config *rest.Config) http.RoundTripper {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return next // Unreachable: next was created from this address.
+		return next // Unreachable code: next was created from this address.
 	}
 	return redirected{next, server}
 }

@@ -127,7 +127,7 @@ func TestAKubeconfigFileThatComesLaterMayNameAServerWithAPath(t *testing.T) {
 	}
 }
 
-// An API server answers 401 without a reason, but the kubeconfig file may show it.
+// An API server answers 401 without a reason, but the kubeconfig file may show that the credentials have expired.
 //
 // Rule: refused-credentials-are-outage.
 func TestErrorsNameExpiredCredentials(t *testing.T) {

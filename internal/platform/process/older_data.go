@@ -71,7 +71,7 @@ func (h *sameHistory) checkVersion(currentVersion, receivedVersion string) error
 func (h *sameHistory) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := h.ListerWatcherWithContext.ListWithContext(ctx, o)
 	if err == nil && o.ResourceVersion != "0" { // With "0", an API server may answer with old data from its cache.
-		_ = h.checkVersion(versionOfList(list), "") // On an error, the process ends, and its informers with it.
+		_ = h.checkVersion(versionOfList(list), "") // After an error, the process ends together with its informers.
 	}
 	return list, err
 }

@@ -78,7 +78,7 @@ func TestAWatchDoesNotContinueAfterARestoreOfOlderData(t *testing.T) {
 		last func(*sameHistory) error
 		// If older is true, the ListerWatcher must report older data. If fails is true, the last request must fail.
 		older, fails bool
-		lists        int // after the first list
+		lists        int // number of lists after the first list
 	}{
 		"a watch that follows the list":           {func(*fakeAPI) {}, watchFrom("100"), false, false, 0},
 		"a watch after another that broke off":    {func(d *fakeAPI) { d.version = "150" }, watchFrom("140"), false, false, 1},

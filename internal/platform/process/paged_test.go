@@ -37,7 +37,7 @@ func TestAllPagesOfALiveListShowTheSameMoment(t *testing.T) {
 		options  []client.ListOption
 		expires  bool
 		requests int
-		more     string // an object that is created during the list and appears in it
+		more     string // an object that is created during the list and appears in the list
 	}{
 		"by default":              {nil, false, 3, ""},
 		"by labels":               {[]client.ListOption{client.MatchingLabels{"a": "b"}}, false, 3, ""},

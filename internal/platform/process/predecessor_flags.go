@@ -44,8 +44,8 @@ func LogPredecessorFlags(log logr.Logger, fs *pflag.FlagSet) {
 	}
 }
 
-// refusal implements pflag.Value for a flag of machine-controller-manager that this process does not have. Its text is
-// the error for users who set the flag, and explains what to set instead.
+// refusal implements pflag.Value for a flag of machine-controller-manager that this process does not have. The text
+// of this Value is the error for users who set the flag, and explains what to set instead.
 type refusal string
 
 // Set implements pflag.Value.

@@ -43,8 +43,9 @@ import (
 type Options struct {
 	// Scheme contains all typed objects that the process uses. Required.
 	Scheme *runtime.Scheme
-	// ControlKinds are the kinds that the process caches from the control cluster, and TargetKinds those from the
-	// target cluster. Other kinds are not cached. If the process has no target cluster, TargetKinds has no effect.
+	// ControlKinds are the kinds that the process caches from the control cluster, and TargetKinds are the kinds that
+	// it caches from the target cluster. Other kinds are not cached. If the process has no target cluster,
+	// TargetKinds has no effect.
 	ControlKinds []Kind
 	TargetKinds  []Kind
 	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records
@@ -54,7 +55,8 @@ type Options struct {
 	Required []schema.GroupVersionKind
 	// Controller contains defaults for all controllers of the manager. New sets its CacheSyncTimeout.
 	Controller config.Controller
-	// WebhookServer serves admission webhooks. It starts if the setup function calls Manager().GetWebhookServer.
+	// WebhookServer serves admission webhooks. WebhookServer starts if the setup function calls
+	// Manager().GetWebhookServer.
 	WebhookServer webhook.Server
 	// ReadTimeout is how long a cached read waits for this process's own writes. Default: 5 s.
 	ReadTimeout time.Duration
@@ -64,8 +66,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Clock replaces the real clock in the fence, for tests. Default: the real clock.
 	Clock clock.WithTickerAndDelayedExecution
-	// Flush sends queued data such as traces. It is called when all work has ended, and must return within a second.
-	// Optional.
+	// Flush sends queued data such as traces. The function is called when all work has ended, and must return within
+	// a second. Optional.
 	Flush func()
 	// Exit ends the process after it lost its Lease. Default: os.Exit.
 	Exit func(code int)
@@ -77,7 +79,7 @@ type Process struct {
 	options   Options
 	log       logr.Logger
 	clock     clock.WithTickerAndDelayedExecution
-	namespace string // of the Lease and of the record of the cluster ID
+	namespace string // namespace of the Lease and of the record of the cluster ID
 
 	control *Cluster
 	target  *Cluster
@@ -98,8 +100,8 @@ type Process struct {
 
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
-// New creates a Process. It sends no request to a cluster. It returns an error for an invalid Config, a kubeconfig that
-// cannot be loaded, a kind that cannot be cached, or an address that cannot be bound.
+// New creates a Process. New sends no request to a cluster. New returns an error for an invalid Config, a kubeconfig
+// that cannot be loaded, a kind that cannot be cached, or an address that cannot be bound.
 func New(c *Config, o Options) (*Process, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -372,8 +374,9 @@ func (p *Process) addMetrics() (err error) {
 	return errors.Join(p.watchLeader(), p.watchExpiry())
 }
 
-// Manager returns the manager of the control cluster, to which controllers are added. It uses the client and the cache
-// of Control. GetConfig and GetAPIReader do not check the fence. Use them only for requests that need no leadership.
+// Manager returns the manager of the control cluster, to which controllers are added. Manager uses the client and the
+// cache of Control. GetConfig and GetAPIReader do not check the fence. Use them only for requests that need no
+// leadership.
 func (p *Process) Manager() manager.Manager { return p.manager }
 
 // Control returns the control cluster.
@@ -410,17 +413,18 @@ func (p *Process) IdentityMismatch() error {
 	return errors.New("the cluster ID is not known yet")
 }
 
-// A recorder sends up to eventBurst events about one object at once, and eventsPerSecond events per second after that.
-// The limit protects the API server from repeated events of a failing operation. It is high enough for all events of a
-// rollout of a thousand machines.
+// A recorder sends up to eventBurst events about one object at once, and eventsPerSecond events per second after
+// that. The limit protects the API server from repeated events of a failing operation. The limit is high enough for
+// all events of a rollout of a thousand machines.
 const (
 	eventBurst      = 250
 	eventsPerSecond = 0.1
 )
 
-// newBroadcaster creates the broadcaster that writes events. Events with different texts stay separate. The broadcaster
-// combines similar events only after ten of them within ten minutes. The combined event has the text of the last one. A
-// recorder of events.k8s.io would combine events with different texts, and keep only the text of the first event.
+// newBroadcaster creates the broadcaster that writes events. Events with different texts stay separate. The
+// broadcaster combines similar events only after ten of them within ten minutes. The combined event has the text of
+// the last event. A recorder of events.k8s.io would combine events with different texts, and keep only the text of
+// the first event.
 func newBroadcaster() record.EventBroadcaster {
 	return record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst,
 		QPS: eventsPerSecond})

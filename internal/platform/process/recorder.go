@@ -10,14 +10,15 @@ import (
 	"k8s.io/client-go/tools/reference"
 )
 
-// The recorder passes the action and the related object of an event to the sink in these annotations. The sink converts
-// them to fields. client-go's record.EventRecorder has no parameters for the action and the related object.
+// The recorder passes the action and the related object of an event to the sink in these annotations. The sink
+// converts the annotations to fields. client-go's record.EventRecorder has no parameters for the action and the
+// related object.
 const (
 	annotationAction  = "machinist.dev/event-action"
 	annotationRelated = "machinist.dev/event-related"
 )
 
-// fieldRecorder records events with their action and related object. It implements recorder.EventRecorder.
+// fieldRecorder records events with their action and related object. fieldRecorder implements recorder.EventRecorder.
 type fieldRecorder struct {
 	to     record.EventRecorder
 	scheme *runtime.Scheme

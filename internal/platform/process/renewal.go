@@ -26,15 +26,16 @@ const checkPeriod = time.Second
 // drainLimit is the maximum number of bytes that are read from an unused response to keep its connection.
 const drainLimit = 64 << 10
 
-// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go notices changes of
-// the files to which a kubeconfig refers. It does not notice changes of embedded tokens, certificates and keys.
+// kubeconfig is a kubeconfig file whose credentials may be renewed while the process runs. client-go notices changes
+// of the files to which a kubeconfig refers. client-go does not notice changes of embedded tokens, certificates and
+// keys.
 //
 // If the file changes, the process uses its new content, except for a new address of the API server. The new address
-// may belong to another cluster, but the caches, the Lease and the cluster ID belong to the first one. A process
+// may belong to another cluster, but the caches, the Lease and the cluster ID belong to the first cluster. A process
 // without a kubeconfig file uses a nil *kubeconfig, whose methods do nothing.
 //
 // The process waits for a file that does not exist or cannot be used yet, because its Secret may be created or
-// corrected later. Until then every request fails with noKubeconfigError.
+// corrected later. Until the file can be used, every request fails with noKubeconfigError.
 type kubeconfig struct {
 	flag, path string
 	log        logr.Logger
@@ -42,9 +43,9 @@ type kubeconfig struct {
 	mu sync.Mutex
 	// hash identifies the content that was read last, even if that content was not usable.
 	hash [sha256.Size]byte
-	// config is the last usable configuration, or nil. generation counts the earlier usable configurations, so it is 0
-	// for the first one. Clients are created from generation 0, or from placeholderConfig if the file is not usable at
-	// the start.
+	// config is the last usable configuration, or nil. generation counts the earlier usable configurations, so it is
+	// 0 for the first configuration. Clients are created from generation 0, or from placeholderConfig if the file is
+	// not usable at the start.
 	config     *rest.Config
 	generation int
 	checked    time.Time
@@ -69,7 +70,7 @@ func readKubeconfig(flag, path string, log logr.Logger) (*rest.Config, *kubeconf
 	return rest.CopyConfig(k.config), k, nil
 }
 
-// parseKubeconfig parses content like clientcmd.LoadFromFile. Its errors do not quote the content.
+// parseKubeconfig parses content like clientcmd.LoadFromFile. The errors of parseKubeconfig do not quote the content.
 func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, errors.New("the file is empty")
@@ -91,14 +92,14 @@ func parseKubeconfig(path string, content []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// This detects invalid certificates and keys, and missing referenced files.
+	// Creating a transport detects invalid certificates and keys, and missing referenced files.
 	if _, err := rest.TransportFor(config); err != nil {
 		return nil, err
 	}
 	return config, nil
 }
 
-// check reads the file again. A file that cannot be used, such as a half-written one, changes nothing.
+// check reads the file again. A file that cannot be used, such as a half-written file, changes nothing.
 func (k *kubeconfig) check() {
 	if k == nil {
 		return
@@ -108,8 +109,8 @@ func (k *kubeconfig) check() {
 	k.read()
 }
 
-// renewedSince reports whether the file has had new usable content since the given generation. It reads the file at
-// most once per checkPeriod.
+// renewedSince reports whether the file has had new usable content since the given generation. renewedSince reads the
+// file at most once per checkPeriod.
 func (k *kubeconfig) renewedSince(generation int) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

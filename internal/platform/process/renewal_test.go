@@ -253,7 +253,7 @@ func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 type tokenServer struct {
 	mu     sync.Mutex
 	token  string
-	bodies []string // of the accepted requests
+	bodies []string // bodies of the accepted requests
 	asked  int
 }
 
@@ -297,7 +297,7 @@ func TestARejectedRequestIsRepeatedWithRenewedCredentials(t *testing.T) {
 	}
 	post := func(body string) int {
 		t.Helper()
-		renewal.checked = time.Time{} // As if a second had passed.
+		renewal.checked = time.Time{} // Pretend that a second has passed since the last check.
 		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, listener.URL,
 			strings.NewReader(body))
 		if err != nil {

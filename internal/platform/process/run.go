@@ -16,7 +16,8 @@ const (
 	ExitFenced = 3
 	// fencedWait is how long a process that lost its Lease waits for its cancelled work to end.
 	fencedWait = 3 * time.Second
-	// releaseWait is how long the release of the Lease may take. It is part of the graceful shutdown timeout.
+	// releaseWait is how long the release of the Lease may take. releaseWait is part of the graceful shutdown
+	// timeout.
 	releaseWait = 2 * time.Second
 )
 
@@ -118,8 +119,8 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// runTarget waits until the API server of the target cluster answers, and then fills the cache. Informers started
-// earlier would wait longer after each failed list.
+// runTarget waits until the API server of the target cluster answers, and then fills the cache. If the informers
+// started earlier, they would wait longer after each failed list.
 func (p *Process) runTarget(ctx context.Context) {
 	if !p.config.Shard().All() {
 		select {

@@ -33,9 +33,10 @@ func inShard(s sharding.Shard) objectFilter {
 // nodesOfShard returns a filter for the Nodes of a shard's Machines and all Nodes without a Machine.
 //
 // A Node may have the annotations of a Machine of another shard, although it is now the Node of a Machine of this
-// shard. This happens when an instance registers under the name of a deleted instance, because the Node still has the
-// old annotations. The filter also accepts a Node with such old annotations. If the Machine does not know the name of
-// its instance yet, the filter accepts only a later event of the Node. A kubelet changes its Node within minutes.
+// shard. Such outdated annotations exist when an instance registers under the name of a deleted instance, because the
+// Node still has the old annotations. The filter also accepts a Node with such old annotations. If the Machine does
+// not know the name of its instance yet, the filter accepts only a later event of the Node. A kubelet changes its
+// Node within minutes.
 func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 	if s.All() {
 		return nil

@@ -12,8 +12,8 @@ const otherShardTimeout = time.Second
 
 // Anywhere returns a reader for the objects of all namespaces, including the namespaces of other shards. Webhooks use
 // this reader, because the API server may send a request for any namespace to the webhook of any shard. List reads
-// namespaces of this shard from the cache, and others from the API server. Get reads only from the cache, so it does
-// not find objects of other shards.
+// namespaces of this shard from the cache, and all other namespaces from the API server. Get reads only from the
+// cache, so it does not find objects of other shards.
 func (p *Process) Anywhere() client.Reader {
 	if p.config.Shard().All() {
 		return p.control.Cache
@@ -22,7 +22,7 @@ func (p *Process) Anywhere() client.Reader {
 }
 
 type allNamespacesReader struct {
-	client.Reader // the cache
+	client.Reader // reads the cache
 	live          client.Reader
 	owns          func(namespace string) bool
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // SignalContext returns a context that ends at the first SIGTERM or SIGINT. A second signal calls exit(1). A nil exit
-// means os.Exit. The returned function ends the context and stops handling signals.
+// means os.Exit. The returned function ends the context and stops the handling of signals.
 func SignalContext(parent context.Context, exit func(code int)) (context.Context, context.CancelFunc) {
 	if exit == nil {
 		exit = os.Exit

@@ -31,8 +31,8 @@ func (p *Process) await(ctx context.Context, what string, period time.Duration,
 	return p.awaitQuietly(ctx, what, period, missing)
 }
 
-// awaitQuietly repeats a check until it returns no error or ctx ends. It logs each new error, and an unchanged error
-// every waitReminder.
+// awaitQuietly repeats a check until it returns no error or ctx ends. awaitQuietly logs each new error, and an
+// unchanged error every waitReminder.
 func (p *Process) awaitQuietly(ctx context.Context, what string, period time.Duration,
 	missing func(context.Context) error) error {
 	timer := p.clock.NewTimer(period)

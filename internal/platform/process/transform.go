@@ -15,8 +15,8 @@ import (
 
 const maxSiblings = 1000
 
-// NewTransform returns the default cache.TransformFunc. It drops managed fields, and stores equal parts of the Machines
-// of a MachineSet only once. Without sharing, a cached Machine would take almost twice the memory
+// NewTransform returns the default cache.TransformFunc. NewTransform drops managed fields, and stores equal parts of
+// the Machines of a MachineSet only once. Without sharing, a cached Machine would take almost twice the memory
 // (TestCachedMachineAndNodeAreSmall in bench/micro).
 func NewTransform() toolscache.TransformFunc {
 	siblings := lru.New(maxSiblings) // the last Machine of each MachineSet, by the UID of the set
@@ -86,8 +86,8 @@ func TransformNode(object any) (any, error) {
 	return node, nil
 }
 
-// TransformMetadata is the cache.TransformFunc for kinds that are cached as metadata. It drops managed fields and
-// annotations, because the annotation of kubectl apply would contain the data of Secrets.
+// TransformMetadata is the cache.TransformFunc for kinds that are cached as metadata. TransformMetadata drops managed
+// fields and annotations, because the annotation of kubectl apply would contain the data of Secrets.
 func TransformMetadata(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetAnnotations(nil)

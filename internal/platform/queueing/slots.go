@@ -33,8 +33,8 @@ func NewSlots(limit int) *Slots {
 // Limit returns the number of slots.
 func (s *Slots) Limit() int { return s.limit }
 
-// Acquire reports whether an object has a slot. It gives the object a free slot, unless all free slots are reserved for
-// objects that arrived earlier.
+// Acquire reports whether an object has a slot. Acquire gives the object a free slot, unless all free slots are
+// reserved for objects that arrived earlier.
 func (s *Slots) Acquire(object types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

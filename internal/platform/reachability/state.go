@@ -8,8 +8,8 @@ import (
 const (
 	// failuresUntilUnreachable is how many consecutive checks must fail, because a single request may be lost.
 	failuresUntilUnreachable = 2
-	// maxOutages is the maximum number of stored outages. It can be low, because controllers extend their timeouts soon
-	// after an outage has ended.
+	// maxOutages is the maximum number of stored outages. maxOutages can be low, because controllers extend their
+	// timeouts soon after an outage has ended.
 	maxOutages = 32
 )
 
@@ -25,8 +25,8 @@ type State struct {
 	// Since is the time at which Unreachable last changed: the start of the first failed check, or the end of the first
 	// successful check.
 	Since time.Time
-	// Refused means that an unreachable API server rejected the credentials of this process. It stays set until the end
-	// of the outage, because several servers at one address may fail in different ways.
+	// Refused means that an unreachable API server rejected the credentials of this process. The field stays set
+	// until the end of the outage, because several servers at one address may fail in different ways.
 	Refused bool
 	// Epoch counts the changes of Unreachable. If Epoch has changed, a result that was computed before the change may
 	// be outdated, such as the result of a drain.
@@ -45,7 +45,7 @@ func Unknown(now time.Time) State { return State{Unreachable: true, Since: now, 
 // Known reports whether the API server was checked at least once.
 func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 
-// Failing reports whether the last check failed.
+// Failing reports whether the API server failed the last check.
 func (s State) Failing() bool { return s.failures > 0 }
 
 // Observe returns the state after one more check. The parameter sent is the start of the check, now is its end, and ok
@@ -110,7 +110,7 @@ const (
 	termShare = 10
 )
 
-// TimeLeft returns how much of a timeout is left. It is negative if the timeout is over.
+// TimeLeft returns how much of a timeout is left. The result is negative if the timeout is over.
 //
 // The timeout usually runs from observedStart. A leader does not know of outages before its term, so observedStart is
 // not before the start of the term. If leaders change often, a timeout from observedStart would never end. Therefore

@@ -58,11 +58,11 @@ type Options struct {
 	Frozen *prometheus.GaugeVec
 }
 
-// Watch reports whether the clusters are reachable. Its method Run checks the clusters periodically. A cluster counts
+// Watch reports whether the clusters are reachable. The method Run checks the clusters periodically. A cluster counts
 // as unreachable until its first check.
 type Watch struct {
 	options         Options
-	control, target *cluster // target is nil where there is none
+	control, target *cluster // target is nil if there is no target cluster
 
 	mu      sync.Mutex
 	leading time.Time // time at which this process became the leader, zero if it does not lead

@@ -21,8 +21,8 @@ const patience = 30 * time.Second
 
 type server struct {
 	down, refuses, behind atomic.Bool
-	probes                chan struct{} // one for each check
-	comparisons           atomic.Int32  // calls of CaughtUp
+	probes                chan struct{} // receives a value for each check
+	comparisons           atomic.Int32  // number of calls of CaughtUp
 }
 
 func newServer() *server { return &server{probes: make(chan struct{}, 100)} }
@@ -286,7 +286,7 @@ func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w.wantStopped("The control cluster has been unreachable")
 	w.control.down.Store(false)
 	w.target.down.Store(false)
-	w.CheckUnreachable(t.Context()) // The clock does not move.
+	w.CheckUnreachable(t.Context()) // The test does not advance the clock, so the limit does not end the call.
 	w.wantStopped("")
 }
 

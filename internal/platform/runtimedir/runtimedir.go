@@ -10,9 +10,9 @@ import (
 )
 
 // Folder returns the path of the folder, and creates it if necessary. If $XDG_RUNTIME_DIR belongs to this user, the
-// result is its subfolder machinist. Otherwise it is the subfolder machinist-UID of the folder for temporary files.
-// Every user may create files there, so Folder returns an error if machinist-UID belongs to another user, or if other
-// users may use it.
+// result is its subfolder machinist. Otherwise, the result is the subfolder machinist-UID of the folder for temporary
+// files. Every user may create files there, so Folder returns an error if machinist-UID belongs to another user, or
+// if other users may use it.
 func Folder() (string, error) {
 	return folder(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir())
 }

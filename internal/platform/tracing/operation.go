@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Operation identifies the long-running work on one object that one trace describes, such as the creation of a Machine.
-// The zero value means that there is no such work, and nothing is traced.
+// Operation identifies the long-running work on one object that one trace describes, such as the creation of a
+// Machine. The zero value means that there is no operation, and nothing is traced.
 type Operation struct {
 	name string
 	// number distinguishes operations with the same name on the same object.

@@ -64,7 +64,7 @@ func newQueue(exporter sdktrace.SpanExporter, o Options) (*queue, error) {
 	return q, nil
 }
 
-// OnEnd implements sdktrace.SpanProcessor. It never blocks.
+// OnEnd implements sdktrace.SpanProcessor. OnEnd never blocks.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	if !s.SpanContext().IsSampled() {
 		return
@@ -85,8 +85,8 @@ type sender struct {
 	failing atomic.Bool
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It never returns an error, because the SDK would report the error a
-// second time.
+// ExportSpans implements sdktrace.SpanExporter. ExportSpans never returns an error, because the SDK would report the
+// error a second time.
 func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := s.SpanExporter.ExportSpans(ctx, spans)
 	s.queue.waiting.Add(-int64(len(spans)))

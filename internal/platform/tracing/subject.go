@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Keys of attributes. They follow OpenTelemetry's semantic conventions where these define a name.
+// Keys of attributes. The keys follow OpenTelemetry's semantic conventions if these define a name.
 const (
 	keyNamespace  = attribute.Key("k8s.namespace.name")
 	keyNode       = attribute.Key("k8s.node.name")
@@ -28,7 +28,7 @@ const (
 	keyRevision   = attribute.Key("machinist.revision")
 )
 
-// MachineAttributes returns the attributes of every span of a Machine. They contain only names and IDs.
+// MachineAttributes returns the attributes of every span of a Machine. The attributes contain only names and IDs.
 func MachineAttributes(m *v1beta1.Machine) []attribute.KeyValue {
 	var all attributes
 	all.add(keyNamespace, m.Namespace)

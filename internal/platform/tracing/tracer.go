@@ -24,7 +24,8 @@ func (t *Tracer) On() bool { return t != nil }
 type Span struct {
 	Name       string
 	Start, End time.Time
-	// Reason explains what the operation waited for. It is the reason of a condition, such as WaitingForVolumeDetach.
+	// Reason explains what the operation waited for. The text is the reason of a condition, such as
+	// WaitingForVolumeDetach.
 	Reason string
 	// Code is the canonical code of an error, or "" if there was none.
 	Code string

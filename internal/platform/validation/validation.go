@@ -1,5 +1,5 @@
-// Package validation finds errors in an object that the schema cannot detect. It checks each object alone. Admission
-// rejects invalid objects. A controller only reports the error.
+// Package validation finds errors in an object that the schema cannot detect. The package checks each object alone.
+// Admission rejects invalid objects. A controller only reports the error.
 //
 // Most errors are about annotations and labels that users must not set in a template, because only Machinist sets them,
 // or because they are meant for single Machines. For example, a template that marked each machine for deletion would
@@ -31,8 +31,8 @@ func Keys(path *field.Path, in map[string]string, keys ...string) field.ErrorLis
 	return errs
 }
 
-// kubeletLabels contains the labels with which a kubelet describes its host. The scheduler uses them to find hosts that
-// can run a pod. The kubelet and the controllers of Kubernetes revert changes of these labels.
+// kubeletLabels contains the labels with which a kubelet describes its host. The scheduler uses these labels to find
+// hosts that can run a pod. The kubelet and the controllers of Kubernetes revert changes of these labels.
 var kubeletLabels = []string{corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelHostname,
 	"beta.kubernetes.io/os",
 	"beta.kubernetes.io/arch"}

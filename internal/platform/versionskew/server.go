@@ -17,7 +17,7 @@ const (
 	answerTimeout = 2 * time.Second
 )
 
-// Server returns the version of an API server. It requests the version at most once per Poll.
+// Server returns the version of an API server. Server requests the version at most once per Poll.
 type Server struct {
 	ask   func(context.Context) (string, error)
 	clock clock.PassiveClock
@@ -27,7 +27,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	version string
-	next    time.Time // of the next request
+	next    time.Time // time of the next request
 }
 
 // NewServer creates a Server that requests the version of the API server with the given function.

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// wallClock computes the openings of a window by checking the local time of every minute against the cron fields. It is
-// slow and simple, unlike the tested code.
+// wallClock computes the openings of a window by checking the local time of every minute against the cron fields.
+// wallClock is slow and simple, unlike the tested code.
 type wallClock struct {
 	fields   [5]string
 	zone     *time.Location

@@ -30,8 +30,8 @@ const starBit = 1 << 63
 // parser parses the five fields without seconds, and the descriptors of cron, such as @daily.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSchedule parses a schedule. It rejects a time zone, a schedule without fixed times, and a schedule that never
-// matches.
+// parseSchedule parses a schedule. parseSchedule rejects a time zone, a schedule without fixed times, and a schedule
+// that never matches.
 func parseSchedule(text string) (schedule, error) {
 	switch {
 	case strings.Contains(text, "TZ="):

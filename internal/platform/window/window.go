@@ -133,9 +133,9 @@ func (s Set) covered(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// covered returns true if the window is open at the given time. The window then stays open at least until the returned
-// time. If coversDay is true, this time depends only on the last opening of the same day. This saves many steps in
-// NextChange, because a schedule may contain every minute of a day.
+// covered returns true if the window is open at the given time. The window then stays open at least until the
+// returned time. If coversDay is true, this time depends only on the last opening of the same day. This shortcut
+// saves many steps in NextChange, because a schedule may contain every minute of a day.
 func (w *Window) covered(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {

@@ -37,8 +37,8 @@ func (e *OwnWrites) Record(o client.Object) {
 	e.versions[o.GetUID()] = versions[max(0, len(versions)-maxPending):]
 }
 
-// consume reports whether this reconciler wrote this version of the object. It then forgets this write and all earlier
-// ones, because their events cannot arrive any more.
+// consume reports whether this reconciler wrote this version of the object. The method then forgets this write and
+// all earlier writes, because their events cannot arrive any more.
 func (e *OwnWrites) consume(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,7 +57,7 @@ func (e *OwnWrites) consume(o client.Object) bool {
 
 // Filter returns a predicate that drops the events of this reconciler's own writes. Events that the given predicate
 // accepts are never dropped. An event that arrives before the response to its write counts as another client's event.
-// This costs one unnecessary pass.
+// The wrong assignment costs one unnecessary pass.
 func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: changes.Create,

@@ -13,7 +13,7 @@ import (
 )
 
 // specChangePriority is the priority of an object whose spec has changed. All other keys have the priority 0, or a
-// lower one while the process starts.
+// lower priority while the process starts.
 const specChangePriority = 100
 
 // SpecChangesFirst returns an additional watch that gives priority to objects whose spec has changed. A user's change

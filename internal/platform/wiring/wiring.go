@@ -58,9 +58,9 @@ type Controller struct {
 type Watch struct {
 	// Cluster defaults to Control.
 	Cluster Cluster
-	// Object is an empty object of the kind. It is typed, or a PartialObjectMetadata with its kind set.
+	// Object is an empty object of the kind. The object is typed, or a PartialObjectMetadata with its kind set.
 	Object client.Object
-	// Keys enqueues the affected keys. It defaults to the name of the object.
+	// Keys enqueues the affected keys. Keys defaults to the name of the object.
 	Keys handler.EventHandler
 	// Predicate drops events that are irrelevant to the controller. Nil drops none.
 	Predicate predicate.Predicate

@@ -44,9 +44,9 @@ type Fleet struct {
 }
 
 // kinds returns the kinds in the order of their restoration. A kind comes after the kinds that it depends on.
-// MachineSets and MachineDeployments come after the Machines, because a MachineSet creates new Machines as long as its
-// own Machines are missing. MachineDisruptionBudgets come before MachineSets, so that they limit replacements from the
-// start.
+// MachineSets and MachineDeployments come after the Machines, because a MachineSet creates new Machines as long as
+// its own Machines are missing. MachineDisruptionBudgets come before MachineSets, so that budgets limit replacements
+// from the start.
 func kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
 		corev1.SchemeGroupVersion.WithKind("Secret"),
@@ -120,8 +120,8 @@ func List(ctx context.Context, cluster client.Reader, namespace string, secrets 
 	return all, nil
 }
 
-// FromObjects creates a backup of the given objects. It skips objects that are being deleted. It does not change the
-// given objects.
+// FromObjects creates a backup of the given objects. FromObjects skips objects that are being deleted. FromObjects
+// does not change the given objects.
 func FromObjects(objects []*unstructured.Unstructured) (f Fleet) {
 	for _, object := range objects {
 		if object.GetDeletionTimestamp() == nil {
@@ -291,7 +291,7 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 }
 
 // checkSecret refuses Secrets of types on which Kubernetes acts, such as tokens of ServiceAccounts. Machinist never
-// needs them.
+// needs such Secrets.
 func checkSecret(secret *unstructured.Unstructured) error {
 	name := secret.GetNamespace() + "/" + secret.GetName()
 	if kind, _, _ := unstructured.NestedString(secret.Object, "type"); kind != "" && kind != string(corev1.SecretTypeOpaque) {

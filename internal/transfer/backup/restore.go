@@ -28,7 +28,8 @@ const (
 )
 
 // Restore creates the objects of the backup that do not exist in the cluster. Classes may adopt the instances of the
-// former cluster until the given time. After an error, Restore can be called again. It calls report for each object.
+// former cluster until the given time. After an error, Restore can be called again. Restore calls report for each
+// object.
 func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Time,
 	report func(*unstructured.Unstructured, Outcome)) error {
 	for _, object := range f.Objects {

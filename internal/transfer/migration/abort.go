@@ -15,8 +15,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// aborting runs the phase Aborting, which returns the fleet to the old system. The provider stops first. Then
-// Machinist's tags and objects are removed. Only then may the old controllers act again on their unchanged objects.
+// aborting runs the phase Aborting, which returns the fleet to the old system. First, the provider stops. Then the
+// migrator removes Machinist's tags and objects. Only after that, the old controllers may act again on their
+// unchanged objects.
 func (p *pass) aborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
 		changed, err := p.changedAnything(ctx)

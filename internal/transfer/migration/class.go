@@ -53,7 +53,7 @@ func className(old *source.Class) string {
 }
 
 // findInstances reads the Secrets and ConfigMaps of the description, and returns the instances that the old system
-// created from it.
+// created from the description.
 func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Located, error) {
 	complete, err := p.describe(ctx, c)
 	if err != nil || !complete {
@@ -80,13 +80,13 @@ func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Locat
 // convert creates the MachineClass and its Secrets. facts describe one instance of the class, if there is one.
 func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	if c.legacy.Source == "" {
-		return nil // findInstances has reported it.
+		return nil // findInstances has reported the problem.
 	}
 	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: c.legacy, Facts: facts})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
 	case code == provider.Unimplemented:
-		return nil // findInstances has reported it.
+		return nil // findInstances has reported the problem.
 	case code == provider.InvalidArgument || code == provider.Internal:
 		p.blockf(CodeClassInvalid, c.from, c.old.Path, "The driver cannot read the description: %s", message(err))
 		return nil
@@ -129,8 +129,8 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	return nil
 }
 
-// userData copies the user data of the old class. If there is none, the class uses the user data that the Migration
-// names.
+// userData copies the user data of the old class. If the old class has no user data, the class uses the user data
+// that the Migration names.
 func (p *planner) userData(ctx context.Context, c *class) error {
 	ref := c.old.UserData
 	if ref == nil {

@@ -117,12 +117,12 @@ func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error
 	return nil
 }
 
-// removeKinds removes the old CustomResourceDefinitions, the class kind last. It waits until no namespace has contained
-// an old object for Timing.EmptyFor. Definitions stay if the old operator would create them again, or if they are still
-// needed.
+// removeKinds removes the old CustomResourceDefinitions, the class kind last. removeKinds waits until no namespace
+// has contained an old object for Timing.EmptyFor. A definition stays if the old operator would create it again, or
+// if it is still needed.
 func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 	if p.system.Group() == provider.SourceOpenShift {
-		return true, nil // OpenShift's operator would create them again.
+		return true, nil // OpenShift's operator would create the definitions again.
 	}
 	others, err := p.othersOfSource(ctx)
 	if err != nil || others {

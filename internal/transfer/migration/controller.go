@@ -45,7 +45,7 @@ type Timing struct {
 	FormerLeader time.Duration
 	// Poll is the time between two passes while a migration waits.
 	Poll time.Duration
-	// Replan is the interval between plans until the user agrees to one.
+	// Replan is the interval between plans until the user agrees to a plan.
 	Replan time.Duration
 }
 

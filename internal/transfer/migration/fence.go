@@ -33,7 +33,7 @@ const (
 // fence holds the observations of this process about the fence of one Migration, such as refused probes. After a
 // restart, the process starts with an empty fence and observes everything again.
 type fence struct {
-	refusedProbes int // refusals in a row
+	refusedProbes int // number of refused probes in a row
 	lastProbe     time.Time
 	heldSince     time.Time // when this process first saw all Leases held by leaseHolder
 	completeSince time.Time // when all parts of the fence were first in place
@@ -78,8 +78,8 @@ type fenceScope struct {
 	ignoreMissing bool
 }
 
-// ensureFence creates the missing parts of the fence, and checks that the fence works. If the result waitingFor is not
-// empty, it says which part of the fence is missing, and the caller must not continue.
+// ensureFence creates the missing parts of the fence, and checks that the fence works. If a part of the fence is
+// missing, the result waitingFor describes this part, and the caller must not continue.
 func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, system source.System,
 	scope fenceScope) (waitingFor string, err error) {
 	f := r.fenceOf(m)
@@ -129,7 +129,7 @@ func (r *Reconciler) recordWorkloads(ctx context.Context, m *v1beta1.Migration) 
 		_, replicas, _, err := r.workload(ctx, w)
 		switch {
 		case apierrors.IsNotFound(err):
-			continue // stopWorkloads reports it.
+			continue // stopWorkloads reports the missing workload.
 		case err != nil:
 			return false, err
 		}
@@ -202,8 +202,8 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	return "", nil
 }
 
-// startWorkloads restores the replicas of the old workloads. It scales only workloads that the spec names, because a
-// user who can write the status may lack the permission to scale workloads.
+// startWorkloads restores the replicas of the old workloads. startWorkloads scales only workloads that the spec
+// names, because a user who can write the status may lack the permission to scale workloads.
 func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
 		if !slices.Contains(m.Spec.Fence.Workloads, w.Workload()) {

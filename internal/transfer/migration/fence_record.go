@@ -31,9 +31,9 @@ const probeLease = "machinist-fence-probe"
 // Keys of the ConfigMap.
 const (
 	recordMigration       = "migration" // namespace/name
-	recordNamespace       = "namespace" // of the Migration
-	recordName            = "name"      // of the Migration
-	recordUser            = "user"      // user name of the migrator, which alone may act
+	recordNamespace       = "namespace" // namespace of the Migration
+	recordName            = "name"      // name of the Migration
+	recordUser            = "user"      // user name of the migrator: only this user may change the objects
 	recordSource          = "source"
 	recordSourceNamespace = "sourceNamespace"
 	recordScope           = "scope"  // All: the old objects of all namespaces are protected

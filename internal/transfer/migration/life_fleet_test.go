@@ -188,8 +188,8 @@ func (l *journey) state() map[string]string {
 
 func (l *journey) system() source.System { return source.Systems()[provider.SourceGardener] }
 
-// pass runs one pass of the migrator. Then it simulates the old workload and the provider, and advances the clock by
-// one second.
+// pass runs one pass of the migrator. Then the method simulates the old workload and the provider, and advances the
+// clock by one second.
 func (l *journey) pass() *v1beta1.Migration {
 	l.Helper()
 	_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
@@ -239,7 +239,7 @@ func (l *journey) playWorkload() {
 	}
 }
 
-// playProvider adopts the instances of Machines that are not paused, and confirms the pause of the others.
+// playProvider adopts the instances of Machines that are not paused, and confirms the pause of all paused Machines.
 func (l *journey) playProvider() {
 	l.Helper()
 	list := &v1beta1.MachineList{}

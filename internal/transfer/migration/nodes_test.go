@@ -16,7 +16,7 @@ import (
 
 func TestMismatchReportsUncertainNodes(t *testing.T) {
 	for name, c := range map[string]struct {
-		nodes      map[string]string // provider IDs by name
+		nodes      map[string]string // provider IDs of Nodes, by name
 		named      string
 		hasProblem bool
 	}{

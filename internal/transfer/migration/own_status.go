@@ -27,9 +27,9 @@ var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.Migrati
 	v1beta1.MigrationCopying, v1beta1.MigrationAdopting, v1beta1.MigrationAdopted, v1beta1.MigrationCommitting,
 	v1beta1.MigrationRemoving, v1beta1.MigrationCleaning, v1beta1.MigrationCompleted}
 
-// mayFollow reports whether the migrator may have changed the phase from previous to current. The current phase can be
-// the previous phase, a later phase, or a phase of an abort. It can be several phases later, because another leader may
-// have continued the migration while this process was suspended.
+// mayFollow reports whether the migrator may have changed the phase from previous to current. The current phase can
+// be the previous phase, a later phase, or a phase of an abort. The current phase can be several phases later,
+// because another leader may have continued the migration while this process was suspended.
 func mayFollow(current, previous v1beta1.MigrationPhase) bool {
 	switch {
 	case current == previous:
@@ -43,9 +43,9 @@ func mayFollow(current, previous v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
-// Changed returns a predicate for updates of a Migration. It selects changes of the spec, changes of the phase, and,
-// after the end of the migration, new finalizers. Another client can change the phase even after the end of the
-// migration. Before the end, each pass checks the finalizer, so the predicate ignores finalizers.
+// Changed returns a predicate for updates of a Migration. The function selects changes of the spec, changes of the
+// phase, and, after the end of the migration, new finalizers. Another client can change the phase even after the end
+// of the migration. Before the end, each pass checks the finalizer, so the predicate ignores finalizers.
 func Changed() predicate.Predicate {
 	ours := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
@@ -74,7 +74,7 @@ func (r *Reconciler) restoreStatus(ctx context.Context, m *v1beta1.Migration) bo
 	case is.Phase == was.Phase && slices.ContainsFunc(was.Fence.Workloads, func(w v1beta1.StoppedWorkload) bool {
 		return !slices.Contains(is.Fence.Workloads, w)
 	}):
-		was.Fence.DeepCopyInto(&is.Fence) // An abort needs this record, which exists only here.
+		was.Fence.DeepCopyInto(&is.Fence) // An abort needs the record of the fence, which exists only in the status.
 	default:
 		return false
 	}

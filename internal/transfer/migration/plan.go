@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// plan contains the new objects for the fleet. Plans are not stored but computed again.
+// plan contains the new objects for the fleet. Plans are not stored: each pass computes its plan again.
 type plan struct {
 	classes     []*class
 	deployments []*deployment
@@ -60,9 +60,9 @@ type planner struct {
 	plan *plan
 
 	classes map[string]*class
-	sets    map[types.UID]*set          // by the UID of the old set
-	setOf   map[types.UID]*source.Class // old description by the UID of the old set
-	byOwner map[types.UID]*deployment   // by the UID of the old deployment
+	sets    map[types.UID]*set          // new sets, by the UID of the old set
+	setOf   map[types.UID]*source.Class // old descriptions, by the UID of the old set
+	byOwner map[types.UID]*deployment   // new deployments, by the UID of the old deployment
 	seen    map[string]bool             // provider IDs of all instances in the cloud
 }
 
@@ -73,7 +73,7 @@ func (p *planner) blockf(code, object, path, format string, args ...any) {
 // oldObjects calls visit for each old object in the order of system.Kinds.
 type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
 
-// build computes the plan. It keeps the results of the conversion, but not the old objects.
+// build computes the plan. The method keeps the results of the conversion, but not the old objects.
 func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
@@ -185,7 +185,7 @@ func (p *planner) classOf(c conversion) *class {
 	case c.Class != nil:
 		return p.class(c.Class, c.displayName)
 	case c.ClassName == "":
-		return nil // The conversion has reported it.
+		return nil // The conversion has reported the problem.
 	}
 	named, found := p.classes[c.ClassName]
 	if !found {
@@ -246,8 +246,8 @@ func (p *planner) set(c conversion) {
 	}
 }
 
-// revision returns the new set for an old set of deployment d. It equals the set that the MachineDeployment controller
-// would create.
+// revision returns the new set for an old set of deployment d. The new set equals the set that the MachineDeployment
+// controller would create.
 func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet, c conversion, replicas int32) *set {
 	if !sameNode(&old.Spec.Template.Spec.Node, &d.object.Spec.Template.Spec.Node) && replicas > 0 {
 		p.plan.findings.addf(provider.FindingNote, CodeTemplateApplied, c.displayName, "spec.template",

@@ -262,7 +262,7 @@ func testOnlyTheMigratorChangesOldObjects(t *testing.T) {
 		if err := admin.Create(ctx, forged); err != nil {
 			t.Fatal(err)
 		}
-		later := record.DeepCopy() // An API server with this record also has the forged one.
+		later := record.DeepCopy() // An API server that has this record also has the forged record.
 		later.UID, later.ResourceVersion = "", ""
 		later.Data[recordSourceNamespace] = elsewhere
 		fencedBy(t, m, later, policy, func() error { return patch(set(elsewhere), labels)(other) })

@@ -286,8 +286,9 @@ func (p *pass) fencing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// settling performs a pass of the phase Settling. It waits until the cloud shows the effects of all requests of the old
-// controllers. Then it computes the plan again, and continues only if the user has agreed to this plan.
+// settling performs a pass of the phase Settling. The method waits until the cloud shows the effects of all requests
+// of the old controllers. Then the method computes the plan again, and continues only if the user has agreed to this
+// plan.
 func (p *pass) settling(ctx context.Context) error {
 	fenced, err := p.ensureFenced(ctx, fenceScope{})
 	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {

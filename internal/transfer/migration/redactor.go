@@ -25,9 +25,9 @@ const (
 // values.
 type redactor struct{ values []string }
 
-// add registers a value that the redactor removes from texts. The redactor also recognizes the value in quotes, and in
-// the encodings of JSON, base64 and URLs. It recognizes the whole value and a truncated value, but no other part of the
-// value.
+// add registers a value that the redactor removes from texts. The redactor also recognizes the value in quotes, and
+// in the encodings of JSON, base64 and URLs. The redactor recognizes the whole value and a truncated value, but no
+// other part of the value.
 func (r *redactor) add(value []byte) {
 	text := strings.TrimSpace(string(value))
 	if len(text) < minRedacted {

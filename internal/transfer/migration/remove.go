@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// removing first deletes webhooks that could refuse the deletions. Then it removes the finalizers and owner references
-// of all old objects, and deletes these objects. Without owner references, the deletion of an object does not delete
-// other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old controller could find
-// the object that is being deleted, and delete its instance.
+// removing first deletes webhooks that could refuse the deletions. Then the method removes the finalizers and owner
+// references of all old objects, and deletes these objects. Without owner references, the deletion of an object does
+// not delete other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old
+// controller could find the object that is being deleted, and delete its instance.
 func (p *pass) removing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -50,7 +50,7 @@ func (p *pass) removing(ctx context.Context) error {
 		}
 	}
 	if left > 0 {
-		p.requeueAfter = nextPassDelay // The next pass checks that they are gone.
+		p.requeueAfter = nextPassDelay // The next pass checks that the objects are gone.
 		return nil
 	}
 	if err := p.releaseSecrets(ctx); err != nil {

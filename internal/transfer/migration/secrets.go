@@ -31,7 +31,8 @@ type content struct {
 	problem *unusable
 }
 
-// unusable explains why a Secret or ConfigMap cannot be used. It has the code and the message of a finding.
+// unusable explains why a Secret or ConfigMap cannot be used. An unusable object has the code and the message of a
+// finding.
 type unusable struct{ code, message string }
 
 func (r *secretReader) entries(ctx context.Context, kind string, name types.NamespacedName) (
@@ -41,7 +42,7 @@ func (r *secretReader) entries(ctx context.Context, kind string, name types.Name
 }
 
 // entriesForMigration returns the entries of a Secret that the Migration names. The author of the Migration may read
-// it.
+// this Secret.
 func (r *secretReader) entriesForMigration(ctx context.Context, name types.NamespacedName) (
 	map[string][]byte, *unusable, error) {
 	return r.read(ctx, "Secret", name, false)

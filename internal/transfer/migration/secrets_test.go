@@ -62,7 +62,7 @@ func TestSecretsOfOtherNamespacesNeedConsent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &secretReader{live: live, source: "old", shared: []string{"shared"}, seen: map[string]content{}}
-			for range 2 { // The second read is answered from memory.
+			for range 2 { // The second read gets its result from memory.
 				got, problem, err := r.entries(context.Background(), c.kind, key(c.namespace, c.object))
 				switch {
 				case err != nil:

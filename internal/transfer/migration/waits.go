@@ -71,9 +71,9 @@ func (p *pass) requeueDelay(changed bool) time.Duration {
 // was suspended may continue a pass of an earlier phase, because it considers itself the leader for a moment. If the
 // fence was removed during such a pass, the former leader could create Machines.
 //
-// This process may itself be the former leader. It then loses its leadership during the wait, so that formerLeaderDone
-// never returns true in this process. After the wait, the calling pass has read everything that a former leader has
-// written.
+// This process may itself be the former leader. In that case, this process loses its leadership during the wait, so
+// that formerLeaderDone never returns true in this process. After the wait, the calling pass has read everything that
+// a former leader has written.
 func (p *pass) formerLeaderDone() bool {
 	left := p.Timing.FormerLeader - p.metFor(p.migration, untilNothingLeft, true)
 	if left > 0 {

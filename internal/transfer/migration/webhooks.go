@@ -22,8 +22,8 @@ type webhooks struct {
 	shared []client.Object // rules also name other groups
 }
 
-// readWebhooks returns the webhooks for the old group. It skips webhooks for all API groups, because such webhooks do
-// not belong to the old system, and their servers keep running.
+// readWebhooks returns the webhooks for the old group. readWebhooks skips webhooks for all API groups, because such
+// webhooks do not belong to the old system, and their servers keep running.
 func readWebhooks(ctx context.Context, reader client.Reader, group string) (webhooks, error) {
 	var found webhooks
 	add := func(object client.Object, rules []admissionv1.RuleWithOperations) {

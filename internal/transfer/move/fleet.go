@@ -72,8 +72,8 @@ func (f *fleet) ofKinds(kinds ...string) (some []*object) {
 	return some
 }
 
-// gather reads the fleet from the source. It includes objects that an earlier run has marked, because their deployment
-// may no longer exist.
+// gather reads the fleet from the source. The result includes objects that an earlier run has marked, because their
+// deployment may no longer exist.
 func (m *Move) gather(ctx context.Context) (*fleet, error) {
 	all, err := backup.List(ctx, m.Source, m.Namespace, true)
 	if err != nil {

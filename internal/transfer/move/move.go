@@ -1,5 +1,5 @@
-// Package move moves a fleet from one control cluster to another while its machines keep running. It creates, deletes
-// and restarts no instance.
+// Package move moves a fleet from one control cluster to another while its machines keep running. A move creates,
+// deletes and restarts no instance.
 //
 // At any time, only one cluster acts on an instance. The move has these steps:
 //
@@ -48,7 +48,7 @@ type Move struct {
 	Report func(sentence string)
 }
 
-// Plan returns what the move would do, or why it is impossible. It changes nothing.
+// Plan returns what the move would do, or why it is impossible. Plan changes nothing.
 func (m *Move) Plan(ctx context.Context) (Plan, error) {
 	if m.From == m.To {
 		return Plan{}, fmt.Errorf("both clusters have the cluster ID %s: each would treat the other's instances as its "+
@@ -148,7 +148,7 @@ func (m *Move) await(ctx context.Context, observe func(context.Context) (waiting
 	}
 }
 
-// maxNamed limits the reasons in one report.
+// maxNamed limits how many reasons one report contains.
 const maxNamed = 3
 
 func summary(waiting []string) string {
@@ -169,7 +169,7 @@ func (m *Move) copyMachines(ctx context.Context) error {
 
 func (m *Move) copyOwners(ctx context.Context) error {
 	if err := m.createKinds(ctx, "MachineDisruptionBudget"); err != nil {
-		return err // Budgets limit the replacement of machines. Create them before the owners.
+		return err // Create the budgets before the owners, because budgets limit the replacement of machines.
 	}
 	return m.createKinds(ctx, "MachineSet", "MachineDeployment", "MachineHealthCheck")
 }

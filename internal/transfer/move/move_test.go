@@ -137,7 +137,7 @@ func TestNothingIsCreatedBeforeTheSourceIsStopped(t *testing.T) {
 				wanted.begin(c)
 				waits = waits || strings.Contains(sentence, wanted.waits)
 			}
-			c.onList = func() { // long enough for the move to continue by mistake
+			c.onList = func() { // The pause is long enough that a faulty move would continue.
 				if waits {
 					if lists++; lists == 100 {
 						cancel()

@@ -85,12 +85,12 @@ func (m *Move) collision(o, existing *object) string {
 	case existing.GetUID() == o.GetUID():
 		return "source and destination are the same cluster"
 	case existing.GetAnnotations()[movedFrom] == m.From:
-		return "" // An earlier run created it.
+		return "" // An earlier run created the existing object.
 	}
 	switch o.GetKind() {
 	case "Machine":
-		// An earlier move, or a user, has already restored this Machine. If it has another instance, copyMachines
-		// reports the conflict.
+		// An earlier move, or a user, has already restored this Machine. If the Machine has another instance,
+		// copyMachines reports the conflict.
 		if o.Object["spec"].(map[string]any)["providerID"] == existing.Object["spec"].(map[string]any)["providerID"] {
 			return ""
 		}

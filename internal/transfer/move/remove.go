@@ -38,7 +38,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 		}
 		if !moved(o) {
 			if destinationOf(o) != m.To {
-				continue // This Machine was created after the move began. It is moved later.
+				continue // This Machine was created after the move began. Another run moves this Machine.
 			}
 			if !machinestate.Paused(machine) {
 				return nil, resumedError(o)
@@ -91,7 +91,7 @@ func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 	return "", nil
 }
 
-// remove deletes the moved objects from the source. Owners come first, so that they create no more machines.
+// remove deletes the moved objects from the source. Owners are deleted first, so that they create no more machines.
 func (m *Move) remove(ctx context.Context) error {
 	for _, kind := range []string{"MachineHealthCheck", "MachineDeployment", "MachineSet", "MachineDisruptionBudget"} {
 		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.deleteKind(ctx, kind) }); err != nil {
@@ -103,7 +103,7 @@ func (m *Move) remove(ctx context.Context) error {
 	}
 	f, err := m.gather(ctx)
 	if err != nil || len(f.ofKinds("Machine", "MachineSet", "MachineDeployment")) > 0 {
-		return err // These objects need the classes and Secrets.
+		return err // The remaining objects still need the classes and Secrets.
 	}
 	for _, kind := range []string{"MachineClass", "Secret"} {
 		if err := m.await(ctx, func(ctx context.Context) ([]string, error) { return m.deleteKind(ctx, kind) }); err != nil {

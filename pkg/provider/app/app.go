@@ -29,12 +29,13 @@ type Provider struct {
 	// New creates the driver after the flags were parsed. It returns an error if a flag is missing or wrong. It must
 	// not fail if the cloud does not answer, because the calls of the driver report this. Required.
 	New func() (provider.Driver, error)
-	// Warnings returns warnings about the flags. The process logs them when it starts. Nil means that there are none.
+	// Warnings returns warnings about the flags. The process logs the warnings when it starts. Nil means that there
+	// are no warnings.
 	Warnings func() []string
 }
 
-// Main runs the process until SIGTERM or SIGINT. It exits with code 0 after an orderly shutdown, with code 1 after an
-// error, and with process.ExitFenced after it has lost its Lease.
+// Main runs the process until SIGTERM or SIGINT. Main exits with code 0 after an orderly shutdown, with code 1 after
+// an error, and with process.ExitFenced after it has lost its Lease.
 func Main(p Provider) {
 	if err := Command(p).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)

@@ -47,8 +47,8 @@ func TestDriverThatCannotWorkIsRefusedAtStartup(t *testing.T) {
 	}
 }
 
-// The process parses the driver's flags together with its own. It creates the driver from them before it connects to
-// any API server, so that wrong flags are reported first.
+// The process parses the driver's flags together with its own. The process creates the driver from its flags before
+// the process connects to any API server, so that wrong flags are reported first.
 func TestDriverFlagsAreParsedBeforeTheDriverIsCreated(t *testing.T) {
 	var size string
 	cmd := Command(Provider{

@@ -4,8 +4,8 @@
 //		app.Main(app.Provider{Name: "acme", New: func() (provider.Driver, error) { return acme.New() }})
 //	}
 //
-// The process serves the MachineClasses and Machines of its provider: it creates, tracks, drains and deletes instances.
-// It runs alone, or together with machinist-manager.
+// The process serves the MachineClasses and Machines of its provider: it creates, tracks, drains and deletes
+// instances. The process runs alone, or together with machinist-manager.
 //
 // The package provides everything except the driver: flags, clients of both clusters, leader election, health and
 // metrics endpoints, signals and exit codes. The package also makes every call of the driver safe. Every call has a

@@ -80,8 +80,8 @@ func (s *migrator) validate() error {
 	return errors.Join(errs...)
 }
 
-// migratorCommand returns the subcommand that takes over fleets of other machine controllers. It runs as a separate
-// process with its own role and Lease, because it needs permissions that no provider process should have.
+// migratorCommand returns the subcommand that takes over fleets of other machine controllers. migratorCommand runs as
+// a separate process with its own role and Lease, because it needs permissions that no provider process should have.
 func migratorCommand(p Provider) *cobra.Command {
 	config := process.DefaultConfig("machinist-migrator-" + p.Name)
 	settings := &migrator{cloudBurst: 10, timing: migration.DefaultTiming}

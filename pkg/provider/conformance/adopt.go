@@ -49,7 +49,7 @@ func adoptRefusesOthers(t *trial) {
 	t.launch(s)
 	for who, other := range t.foreignOwners(s) {
 		_, err := t.driver.Adopt(t.Context(), t.adoptRequest(other))
-		other.providerID = "" // Do not delete it when the case ends.
+		other.providerID = "" // The cleanup must not delete the instance through this subject.
 		t.wantCode(err, "Adopt by "+who, provider.FailedPrecondition)
 		t.checkUnchanged(s, "Adopt by "+who)
 	}
@@ -69,7 +69,7 @@ func adoptReplacesFormer(t *trial) {
 		_, err = t.driver.Adopt(t.Context(), wrong)
 		t.wantCode(err, "Adopt by "+who+" that names another former cluster", provider.FailedPrecondition)
 		t.checkUnchanged(s, "Adopt by "+who+" that names another former cluster")
-		other.providerID = "" // Do not delete it when the case ends.
+		other.providerID = "" // The cleanup must not delete the instance through this subject.
 	}
 	// A restored Machine has the same name but a different UID.
 	again := t.subjectOf(s.cluster + "-restored")
@@ -80,7 +80,7 @@ func adoptReplacesFormer(t *trial) {
 		t.await("Adopt with the former identity", func() (bool, string) {
 			in, err := t.driver.Adopt(t.Context(), request)
 			if provider.CodeOf(err) == provider.Aborted {
-				return false, err.Error() // Machinist retries.
+				return false, err.Error() // Machinist retries Adopt after this error.
 			}
 			t.must(err, "Adopt with the former identity")
 			t.checkTags(in, again, "Adopt with the former identity")

@@ -63,7 +63,7 @@ const noCapacity, badOperation = "NoCapacity", "OperationFailed"
 
 type spent struct{ parameters, id string }
 
-// cloudError is an error of the cloud. Its message quotes the request, as messages of real clouds do.
+// cloudError is an error of the cloud. The message of the error quotes the request, as messages of real clouds do.
 type cloudError struct {
 	kind       string
 	message    string
@@ -250,7 +250,7 @@ type wanted struct {
 }
 
 func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (server, error) {
-	out := new(server) // After a late call, the caller does not read it.
+	out := new(server) // If the call takes effect late, the caller must not read out.
 	err := c.call(ctx, request{token: token, creates: true, changes: true, sent: w.userData}, func() error {
 		parameters := fmt.Sprint(w)
 		if used, known := c.tokens[w.idempotency]; known {
@@ -307,8 +307,8 @@ func (c *fakeCloud) notFreed() (n int) {
 	return n
 }
 
-// find returns the current state of a server, even if reads lag behind, for calls that change something. It ignores the
-// case of the ID.
+// find returns the current state of a server, even if reads lag behind, for calls that change something. The method
+// ignores the case of the ID.
 func (c *fakeCloud) find(id string) *server {
 	if i := slices.IndexFunc(c.servers, func(s *server) bool { return strings.EqualFold(s.id, id) }); i >= 0 {
 		return c.servers[i]

@@ -69,7 +69,8 @@ type InvalidSpec struct {
 	// Name describes what is wrong with the providerSpec.
 	Name string
 	Spec []byte
-	// Field is the path of the field that the error must name. It is relative to providerSpec, such as "disk.sizeGiB".
+	// Field is the path of the field that the error must name. The path is relative to providerSpec, such as
+	// "disk.sizeGiB".
 	Field string
 }
 

@@ -118,7 +118,7 @@ func leftoversAreListed(t *trial) {
 		if created := t.newResources(before); len(created) > 0 {
 			t.await("List returns what an interrupted Create left", func() (bool, string) {
 				if len(t.listed(s)) > 0 {
-					return true, "" // The Create got as far as an instance.
+					return true, "" // The interrupted Create has created an instance.
 				}
 				return t.hasLeftovers(s, remaining),
 					fmt.Sprintf("Create failed at call %d to the cloud and left behind %s, but List returns no leftover of the machine",
@@ -162,8 +162,8 @@ func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 
 func credentialsExpire(t *trial) {
 	before := t.resourcesNow()
-	// checkExpired checks the error of a call with expired credentials. Its code must be Unauthenticated, or one of the
-	// codes for an unknown result.
+	// checkExpired checks the error of a call with expired credentials. The code of the error must be
+	// Unauthenticated, or one of the codes for an unknown result.
 	checkExpired := func(err error, attempted string) {
 		t.Helper()
 		if !provider.CodeOf(err).Ambiguous() {

@@ -169,7 +169,7 @@ func deleteRefusesOthers(t *trial) {
 	t.launch(s)
 	for who, other := range t.foreignOwners(s) {
 		result, err := t.driver.Delete(t.Context(), t.deleteByID(other))
-		other.providerID = "" // Do not delete it when the case ends.
+		other.providerID = "" // The cleanup must not delete the instance through this subject.
 		if t.wantCode(err, "Delete by "+who, provider.FailedPrecondition) && result.Gone {
 			t.Errorf("Delete by %s reports both Gone and an error", who)
 		}

@@ -15,7 +15,7 @@
 // and Config.Full is false, the suite skips the case and lists its name. If Config.Full is true, a case with a missing
 // hook fails.
 //
-// The suite creates real instances and deletes them again. Their tags contain a cluster ID that only the suite uses, so
-// the cloud may also serve other purposes. If the cloud may return outdated results, the suite polls until
-// Config.Timeout has elapsed.
+// The suite creates real instances and deletes them again. The tags of these instances contain a cluster ID that only
+// the suite uses, so the cloud may also serve other purposes. If the cloud may return outdated results, the suite
+// polls until Config.Timeout has elapsed.
 package conformance

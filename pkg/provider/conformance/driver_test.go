@@ -340,7 +340,7 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 	nic := "nic/" + d.nicOf(req.Machine)
 	err = d.cloud.deletePart(ctx, token, nic, owned)
 	if isKind(err, "NotFound") && d.untagged {
-		err = d.cloud.deleteUntagged(ctx, token, nic) // Its name contains the UID of the machine.
+		err = d.cloud.deleteUntagged(ctx, token, nic) // The name of the interface contains the UID of the machine.
 	}
 	if err != nil && !isKind(err, "NotFound") {
 		return none, d.translate(err)
@@ -378,7 +378,7 @@ func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provi
 	case !req.Drained:
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsDrain, Instance: found}, nil
 	}
-	id, _ := idOf(req.ProviderID) // Get has validated it.
+	id, _ := idOf(req.ProviderID) // Get has already validated the provider ID.
 	token, _ := d.tokenOf(req.Class.Credentials)
 	err = d.cloud.change(ctx, token, id, func(s *server) { s.size = spec.Size })
 	if err != nil {

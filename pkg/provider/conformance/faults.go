@@ -244,8 +244,8 @@ func hangingCloud(t *trial) {
 	t.launch(s)
 	calls := t.calls(t.Class, s)
 	end := t.inject(Fault{Kind: Hanging})
-	// This time is long enough to send the call. A slow driver may not have sent its request yet. Its error must have
-	// the same code.
+	// This time is long enough to send the call. A slow driver may not have sent its request yet. The error of such a
+	// driver must have the same code.
 	const underWay = 50 * time.Millisecond
 	for _, call := range calls {
 		ctx, cancel := context.WithTimeout(t.Context(), underWay)

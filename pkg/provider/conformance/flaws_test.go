@@ -176,8 +176,8 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 				f.with(b)
 				return b
 			})
-			// Because of the flaw, an expected event never happens. The case then waits for the whole timeout, so it
-			// must be short.
+			// Because of the flaw, an expected event never happens. The case then waits for the whole timeout, so the
+			// timeout must be short.
 			config.Timeout = time.Second
 			report := record(t, config, append(f.after, f.of)...)
 			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.rule) {

@@ -228,8 +228,8 @@ func importReportsUnknownFields(t *trial) {
 }
 
 // unknownFields returns functions that add an unknown field to a description. The key of each function is the path of
-// the field that it adds. It skips nested objects that contain only strings: they may be maps with arbitrary keys, or
-// wrapped values.
+// the field that it adds. The function skips nested objects that contain only strings: they may be maps with
+// arbitrary keys, or wrapped values.
 func unknownFields(path string, fields map[string]any, name string) map[string]func() (remove func()) {
 	all := map[string]func() func(){}
 	below := func(key string) string {

@@ -95,8 +95,8 @@ func lostCreateShowsLate(t *trial) {
 	t.checkNothingLeft(before, "Delete of an instance after the answer of its Create was lost")
 }
 
-// doneLate tests a cloud that answers a call of Create with an error, and makes the change later. The error affects the
-// first changing call, then the second, and so on, until Create completes.
+// doneLate tests a cloud that answers a call of Create with an error, and makes the change later. The error affects
+// the first changing call in one run, the second changing call in the next run, and so on, until Create completes.
 func doneLate(t *trial) {
 	lag := t.lag() // A busy cloud may take longer. Three times as long is enough, and within CreateSettle.
 	completed := false
@@ -123,7 +123,7 @@ func doneLate(t *trial) {
 			break
 		}
 		d := t.restart()
-		t.delete(d, t.deleteByTags(deleted)) // This may be too early.
+		t.delete(d, t.deleteByTags(deleted)) // The cloud may execute the late call only after this Delete.
 		t.waitSince(failed, 3*lag)
 		t.awaitFor(provider.CreateSettle(d.driver), "nothing is left after Delete by tags, which reported Gone",
 			func() (bool, string) {

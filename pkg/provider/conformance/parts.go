@@ -19,8 +19,8 @@ func partCases() []testCase {
 	}
 }
 
-// deleteRequests returns the ways to delete an instance: by provider ID, by tags, and by provider ID and scope without
-// the class.
+// deleteRequests returns the ways to delete an instance: by provider ID, by tags, and without the class by provider
+// ID and scope.
 func (t *trial) deleteRequests() map[string]func(*subject) provider.DeleteRequest {
 	return map[string]func(*subject) provider.DeleteRequest{
 		"Delete by provider ID": t.deleteByID,

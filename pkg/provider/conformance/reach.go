@@ -85,8 +85,8 @@ func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	return endOnce, true
 }
 
-// cleanUp ends faults and deletes the instances of the case. It only logs failures, because the case does not test the
-// cleanup.
+// cleanUp ends faults and deletes the instances of the case. cleanUp only logs failures, because the case does not
+// test the cleanup.
 func (t *trial) cleanUp() {
 	defer t.ended.Store(true)
 	for _, end := range slices.Backward(t.cleanups) {

@@ -26,7 +26,7 @@ type trial struct {
 	ended atomic.Bool
 }
 
-// Errorf reports a failure. It removes leaked secrets from the text.
+// Errorf reports a failure. Errorf removes leaked secrets from the text.
 func (t *trial) Errorf(format string, args ...any) {
 	t.Helper()
 	if t.ended.Load() {
@@ -306,14 +306,14 @@ func (t *trial) waitSince(after time.Time, long time.Duration) {
 	}
 }
 
-// lag returns the delay that faults add to the cloud. It is much shorter than CreateSettle, and short enough for a
-// test.
+// lag returns the delay that faults add to the cloud. The delay is much shorter than CreateSettle, and short enough
+// for a test.
 func (t *trial) lag() time.Duration {
 	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
 }
 
-// retryCreate repeats a Create call until it returns the instance. If Machinist would not repeat a call soon after an
-// error, the error fails the case.
+// retryCreate repeats a Create call until it returns the instance. An error after which Machinist would not repeat
+// the call soon fails the case.
 func (t *trial) retryCreate(d provider.Driver, s *subject, when string) (in *provider.Instance) {
 	t.Helper()
 	t.await("a repeated Create "+when+" returns the instance", func() (bool, string) {
@@ -333,8 +333,8 @@ func (t *trial) retryCreate(d provider.Driver, s *subject, when string) (in *pro
 	return in
 }
 
-// deleteAsMachinist calls Delete until Machinist would consider the instance deleted, by the rules of provider.Driver.
-// It retries after Aborted and after the tolerated codes.
+// deleteAsMachinist calls Delete until Machinist would consider the instance deleted, by the rules of
+// provider.Driver. deleteAsMachinist retries after Aborted and after the tolerated codes.
 func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest, createEnded time.Time,
 	tolerated ...provider.Code) {
 	t.Helper()

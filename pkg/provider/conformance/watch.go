@@ -66,7 +66,7 @@ func (w *watched) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 func (w *watched) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	return watch(ctx, w, "List", req.Class, func(operation string, page provider.ListPage) error {
 		for i := range page.Instances {
-			_ = w.checkInstance(operation, &page.Instances[i]) // It is not nil.
+			_ = w.checkInstance(operation, &page.Instances[i]) // The instance is not nil, so there is no error.
 		}
 		for _, part := range page.Leftovers {
 			if part.ID == "" || len(part.ID) > 1024 || part.ClusterID != req.ClusterID || part.MachineUID == "" {
@@ -104,7 +104,7 @@ func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsR
 func (w *watched) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	return watch(ctx, w, "Locate", legacyClass(req.Legacy), func(operation string, all []provider.Located) error {
 		for i := range all {
-			_ = w.checkInstance(operation, &all[i].Instance) // It is not nil.
+			_ = w.checkInstance(operation, &all[i].Instance) // The instance is not nil, so there is no error.
 			w.checkNoSecrets(operation+"'s facts", string(all[i].Facts), legacyClass(req.Legacy))
 		}
 		return nil

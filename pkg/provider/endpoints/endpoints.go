@@ -80,7 +80,7 @@ func (r Rules) Control(network, address string, _ syscall.RawConn) error {
 	return r.Check(to.Addr())
 }
 
-// Dialer returns a dialer that obeys the rules. Its timeouts are those of http.DefaultTransport.
+// Dialer returns a dialer that obeys the rules. The timeouts of the Dialer are those of http.DefaultTransport.
 func (r Rules) Dialer() *net.Dialer {
 	return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: r.Control}
 }

@@ -26,7 +26,7 @@ func TestAddressesOfHostAndClusterAreDenied(t *testing.T) {
 	for _, c := range []struct {
 		host  string
 		rules Rules
-		// kind is a part of the description of a denied address, or empty for an allowed one.
+		// kind is a part of the description of a denied address, or empty for an allowed address.
 		kind string
 	}{
 		{"192.0.2.1", services, ""},
@@ -142,7 +142,7 @@ func resolveTo(t *testing.T, addresses ...netip.Addr) *net.Resolver {
 	}}
 }
 
-// dnsAnswer returns the answer to a DNS query, with those addresses that have the requested type.
+// dnsAnswer returns the answer to a DNS query, with the addresses that have the requested type.
 // https://www.rfc-editor.org/rfc/rfc1035#section-4
 func dnsAnswer(query []byte, addresses []netip.Addr) []byte {
 	const headerBytes, typeA, typeAAAA = 12, 1, 28

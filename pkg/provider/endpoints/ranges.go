@@ -30,10 +30,11 @@ func ParseRanges(texts []string) ([]netip.Prefix, error) {
 // https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/ (--service-cluster-ip-range)
 const maxServiceBits = 20
 
-// ServiceRange returns a range that contains the addresses of a cluster's Services. Its argument is the address of the
-// Service kubernetes, as in the variable KUBERNETES_SERVICE_HOST of a pod. This is the first address of the range. A
-// cluster does not tell the size of its range, so ServiceRange returns the largest range that can begin with this
-// address. If the text is not an address, ok is false.
+// ServiceRange returns a range that contains the addresses of a cluster's Services. The argument of ServiceRange is
+// the address of the Service kubernetes, as in the variable KUBERNETES_SERVICE_HOST of a pod. The address of the
+// Service kubernetes is the first address of the range. A cluster does not tell the size of its range, so
+// ServiceRange returns the largest range that can begin with this address. If the text is not an address, ok is
+// false.
 func ServiceRange(kubernetes string) (services netip.Prefix, ok bool) {
 	first, err := netip.ParseAddr(kubernetes)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package httpapi contains helpers for drivers that call the HTTP API of a cloud. It contains a client for many
-// accounts, a check of the links between the pages of a list, and a parser for Retry-After. The client limits the
-// length of responses and lists, and the addresses to which it connects.
+// Package httpapi contains helpers for drivers that call the HTTP API of a cloud. The package contains a client for
+// many accounts, a check of the links between the pages of a list, and a parser for Retry-After. The client limits
+// the length of responses and lists, and the addresses to which it connects.
 package httpapi
 
 import (
@@ -92,8 +92,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// boundedBody is a response body that returns ErrAnswerTooLong after the limit. If it returned io.EOF instead, an
-// incomplete list would look complete.
+// boundedBody is a response body that returns ErrAnswerTooLong after the limit. If boundedBody returned io.EOF
+// instead, an incomplete list would look complete.
 type boundedBody struct {
 	io.ReadCloser
 	left int64

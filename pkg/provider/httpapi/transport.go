@@ -14,15 +14,15 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// Transport returns a copy of http.DefaultTransport that connects only to addresses that the rules allow. It keeps up
-// to 256 idle connections per host, each for one minute.
+// Transport returns a copy of http.DefaultTransport that connects only to addresses that the rules allow. Transport
+// keeps up to 256 idle connections per host, each for one minute.
 //
 // The proxy in the environment may have any address, because an administrator chose it. The proxy resolves names
 // itself, so it must also deny addresses itself.
 func Transport(rules endpoints.Rules) *http.Transport {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, time.Minute
-	var proxies sync.Map // their addresses, as they are dialed
+	var proxies sync.Map // addresses of proxies, as the transport dials them
 	transport.Proxy = func(r *http.Request) (*url.URL, error) {
 		if err := rules.CheckHost(r.URL.Hostname()); err != nil {
 			return nil, err

@@ -22,8 +22,8 @@ import (
 )
 
 // Object is one JSON object of an old description. Methods that read a field return the zero value if the field is
-// missing, null or of another type. A value of another type is also reported as a Blocker. The form {"value": …} of
-// machine.k8s.io is unwrapped.
+// missing, null or of another type. A value of another type is also reported as a Blocker. A value in the form
+// {"value": …} of machine.k8s.io is unwrapped.
 type Object struct {
 	path   string
 	fields map[string]any
@@ -238,8 +238,8 @@ func (o *Object) Report(level provider.FindingLevel, code, name, message string)
 	*o.findings = append(*o.findings, provider.Finding{Level: level, Code: code, Path: o.Path(name), Message: message})
 }
 
-// Add adds a finding whose path is not the path of a field, such as a finding about a key in a map. It marks no field
-// as read.
+// Add adds a finding whose path is not the path of a field, such as a finding about a key in a map. Add marks no
+// field as read.
 func (o *Object) Add(f provider.Finding) { *o.findings = append(*o.findings, f) }
 
 // Findings returns all reported findings, and a Loss for each field that was not read, sorted by path. Call Findings

@@ -18,9 +18,9 @@ import (
 // value.
 const maxPart = 48
 
-// Base returns the common prefix of all names for a Machine. It consists of the Machine's name and a 40-bit hash of the
-// cluster ID and the UID. The hash is needed because Machines of other clusters and namespaces may have the same name.
-// Base has at most 57 lower-case letters, digits and dashes.
+// Base returns the common prefix of all names for a Machine. The result consists of the Machine's name and a 40-bit
+// hash of the cluster ID and the UID. The hash is needed because Machines of other clusters and namespaces may have
+// the same name. Base has at most 57 lower-case letters, digits and dashes.
 func Base(clusterID string, m provider.Machine) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -38,8 +38,8 @@ func Base(clusterID string, m provider.Machine) string {
 	return name + "-" + Hash(clusterID, string(m.UID))
 }
 
-// Instance returns the name of the instance of one attempt, which is also the name of its Node. It has at most 63
-// characters. The token has the form "<uid>-<attempt>". The name for the first attempt equals Base.
+// Instance returns the name of the instance of one attempt, which is also the name of its Node. The name has at most
+// 63 characters. The token has the form "<uid>-<attempt>". The name for the first attempt equals Base.
 func Instance(clusterID string, m provider.Machine, token string) string {
 	base := Base(clusterID, m)
 	attempt, isAttempt := strings.CutPrefix(token, string(m.UID)+"-")

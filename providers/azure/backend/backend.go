@@ -109,8 +109,8 @@ func (a *Azure) State(ctx context.Context) (*State, error) {
 	return state, a.ask(ctx, http.MethodGet, "state", nil, state)
 }
 
-// Fault injects a fault into the fake Azure and returns a function that removes it. Its JSON must have the fields of
-// fakeazure.Fault.
+// Fault injects a fault into the fake Azure and returns a function that removes it. The JSON of the fault must have
+// the fields of fakeazure.Fault.
 func (a *Azure) Fault(ctx context.Context, fault any) (end func() error, err error) {
 	var id int
 	if err := a.ask(ctx, http.MethodPost, "faults", fault, &id); err != nil {

@@ -116,9 +116,9 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 	return c.convert(vm)
 }
 
-// deleteOptionsChange returns the update that makes Azure delete the machine's own disks and interfaces with it, or
-// nil. Delete cannot find these parts by name: the parts of an adopted machine have other names. Disks that were
-// attached later are kept, because they are volumes of pods or belong to a user.
+// deleteOptionsChange returns the update that makes Azure delete the machine's own disks and interfaces together with
+// the machine, or nil. Delete cannot find these parts by name: the parts of an adopted machine have other names.
+// Disks that were attached later are kept, because they are volumes of pods or belong to a user.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func deleteOptionsChange(p *armcompute.VirtualMachineProperties) *armcompute.VirtualMachineProperties {
 	if p == nil {
@@ -137,7 +137,8 @@ func deleteOptionsChange(p *armcompute.VirtualMachineProperties) *armcompute.Vir
 	return &change
 }
 
-// diskDeleteOptions returns all disks with the wanted delete options. Azure replaces the whole list in an update.
+// diskDeleteOptions returns the complete list of disks, with the wanted delete options. Azure replaces the whole list
+// in an update.
 func diskDeleteOptions(p *armcompute.StorageProfile) (changed *armcompute.StorageProfile, differs bool) {
 	if p == nil {
 		return nil, false
@@ -147,7 +148,7 @@ func diskDeleteOptions(p *armcompute.StorageProfile) (changed *armcompute.Storag
 			value(option) == armcompute.DiskDeleteOptionTypesDelete
 	}
 	changed = &armcompute.StorageProfile{}
-	// An ephemeral disk is not a resource. Azure always deletes it with the machine.
+	// An ephemeral disk is not a resource. Azure always deletes such a disk with the machine.
 	if os := p.OSDisk; os != nil && os.DiffDiskSettings == nil && !unchanged(os.CreateOption, os.DeleteOption) {
 		disk := *os
 		disk.DeleteOption, differs = ref(armcompute.DiskDeleteOptionTypesDelete), true

@@ -8,7 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 )
 
-// An attached disk is a volume of a pod or belongs to a user. It survives the machine.
+// An attached disk is a volume of a pod or belongs to a user. Such a disk survives the machine.
 //
 // Rule: azure-adopted-parts-go.
 func TestAttachedDisksAreKept(t *testing.T) {

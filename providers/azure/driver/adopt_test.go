@@ -38,7 +38,7 @@ func TestDeleteRemovesDiskAndInterfaceOfAdoptedMachine(t *testing.T) {
 	})
 }
 
-// After a change of the class, an adopted machine is updated or replaced like any other.
+// After a change of the class, an adopted machine is updated or replaced like any other machine.
 //
 // Rule: adopted-counts-as-declared.
 func TestAdoptedMachineCountsAsCreatedFromItsClass(t *testing.T) {

@@ -217,7 +217,7 @@ func TestAttackListContinuesElsewhere(t *testing.T) {
 type linkedLists struct {
 	http.RoundTripper
 	link     string
-	followed atomic.Int64 // requests to the link
+	followed atomic.Int64 // number of requests to the link
 }
 
 func (l *linkedLists) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -30,7 +30,8 @@ type clients struct {
 // clients returns cached clients for the credentials, with their connections and access tokens.
 func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	if needsWorkloadIdentity(c) {
-		// Namespaces with the same credentials share clients, so each call must check the namespace.
+		// Namespaces with the same credentials share clients, so each call must check whether its namespace may use
+		// them.
 		a, err := parseCredentials(c)
 		if err == nil {
 			err = d.options.checkGrant(a, c.Namespace())
@@ -48,7 +49,7 @@ func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 	})
 }
 
-// newClients returns clients of Azure. They call onRefusal when the Resource Manager rejects the access token.
+// newClients returns clients of Azure. The clients call onRefusal when the Resource Manager rejects the access token.
 func (d *Driver) newClients(a account, onRefusal func()) (*clients, error) {
 	common := azcore.ClientOptions{
 		Cloud:     d.options.Cloud,
@@ -61,8 +62,8 @@ func (d *Driver) newClients(a account, onRefusal func()) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The owner of the subscription must register the resource providers. This needs more permissions than the
-	// management of machines.
+	// The owner of the subscription must register the resource providers. The registration needs more permissions
+	// than the management of machines.
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
 	endpoint := d.options.Cloud.Services[cloud.ResourceManager].Endpoint
 	options.PerCallPolicies = []policy.Policy{onlyTo(endpoint), onUnauthorized(onRefusal)}

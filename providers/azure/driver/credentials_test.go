@@ -62,7 +62,7 @@ func TestApplicationSignsInWithCertificate(t *testing.T) {
 	}
 }
 
-// The token may change while the process runs: each new driver reads the file again.
+// The token may change while the process runs, so each new driver reads the file again.
 func TestProcessSignsInWithWorkloadIdentity(t *testing.T) {
 	key, _ := newKey(t)
 	const subject = "system:serviceaccount:machinist-system:machinist-provider-azure"

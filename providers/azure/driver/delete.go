@@ -77,9 +77,9 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (l
 
 func leftMachine(at location) string { return "virtual machine " + at.name }
 
-// confirmedAbsent reports whether a virtual machine is absent. It sends a delete request, because a read may not find a
-// new virtual machine, but a delete request always finds it. Deleting by name is safe: only machines of the owner have
-// such names.
+// confirmedAbsent reports whether a virtual machine is absent. confirmedAbsent sends a delete request, because a read
+// may not find a new virtual machine, but a delete request always finds it. Deleting by name is safe: only machines
+// of the owner have such names.
 func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error) {
 	var response *http.Response
 	_, err := c.vms.BeginDelete(policy.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
@@ -169,8 +169,8 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 	return nil
 }
 
-// deleteParts starts the deletion of all parts and returns those that exist, with Azure's answer if it refuses.
-// Interfaces come first, because addresses are in use until their interfaces are gone.
+// deleteParts starts the deletion of all parts and returns the parts that still exist, with Azure's answer if Azure
+// refuses the deletion. Interfaces come first, because addresses are in use until their interfaces are gone.
 func (c *clients) deleteParts(ctx context.Context, group string, p parts, own owner) (left []string, err error) {
 	for _, name := range p.interfaces {
 		found, err := c.interfaces.Get(ctx, group, name, nil)

@@ -46,7 +46,7 @@ func encodeDetached(p *armcompute.VirtualMachineProperties) string {
 }
 
 // restoreDetached returns the update that makes Azure keep the listed parts again, or nil if the machine has none of
-// them. It skips disks that were detached meanwhile.
+// these parts. restoreDetached skips disks that were detached meanwhile.
 func restoreDetached(p *armcompute.VirtualMachineProperties, list string) *armcompute.VirtualMachineProperties {
 	if p == nil || list == "" {
 		return nil

@@ -28,9 +28,9 @@ type Options struct {
 	// PrivateCloud must be true for a cloud that Microsoft does not operate. Then the SDK does not ask Microsoft
 	// whether the authority host is valid.
 	PrivateCloud bool
-	// FederatedTokenFile contains the process's own workload identity: a Kubernetes token that Microsoft Entra accepts.
-	// It is used for credentials without a secret or certificate. Without this file, the driver refuses such
-	// credentials.
+	// FederatedTokenFile contains the process's own workload identity: a Kubernetes token that Microsoft Entra
+	// accepts. FederatedTokenFile is used for credentials without a secret or certificate. Without this file, the
+	// driver refuses such credentials.
 	FederatedTokenFile string
 	// WorkloadIdentityFor lists the credentials that may use the workload identity. Default: none. Without this list,
 	// every user who knows the public IDs of the subscription, the tenant and the application could use the identity.
@@ -42,9 +42,10 @@ type Options struct {
 	// Transport sends all calls. Default: a transport that obeys Endpoints and RootCAs and keeps connections for many
 	// parallel calls.
 	Transport http.RoundTripper
-	// CreateSettle is how long a failed or unanswered create call may still take effect. Default: 2 minutes. All calls
-	// of an attempt use the same names. If a call takes effect after the next attempt began, a second virtual machine
-	// may exist. The driver finds such a superfluous virtual machine by its tags and deletes it.
+	// CreateSettle is how long a failed or unanswered create call may still take effect. Default: 2 minutes. All
+	// calls of an attempt use the same names. If a call of an earlier attempt takes effect after the next attempt
+	// began, a second virtual machine may exist. The driver finds such a superfluous virtual machine by its tags and
+	// deletes it.
 	CreateSettle time.Duration
 }
 

@@ -52,7 +52,7 @@ func translate(ctx context.Context, err error, attempted string) error {
 	case provider.CodeOf(err) != provider.Unknown:
 		out.Code, answer = provider.CodeOf(err), "Azure did not answer in time"
 	default:
-		// The request may or may not have arrived.
+		// Azure may or may not have received the request.
 		out.Code, answer = provider.Unavailable, "Azure could not be reached, or its answer could not be read"
 	}
 	out.Message = attempted + ": " + answer

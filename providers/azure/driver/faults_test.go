@@ -132,7 +132,7 @@ func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 			}
 			end()
 		}
-		// The next attempt reuses the interface and address of the failed one.
+		// The next attempt reuses the interface and address of the failed attempt.
 		_, err = c.driver().Create(t.Context(), second)
 		c.must(err)
 		c.awaitGone(c.driver(), deletion(second))
@@ -141,7 +141,7 @@ func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 	})
 }
 
-// Azure accepts most machines before it knows whether it has capacity for them.
+// Azure accepts most machines before it knows whether it has enough capacity.
 func TestInstanceFailsWhenAzureLacksCapacityLater(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, func(o *fakeazure.Options) { o.Boot = 30 * time.Millisecond })
@@ -170,7 +170,7 @@ func TestInstanceFailsWhenAzureLacksCapacityLater(t *testing.T) {
 	})
 }
 
-// Create returns before Azure creates the machine. A later Create or Delete must find it.
+// Create returns before Azure creates the machine. A later Create or Delete must find the machine.
 func TestCreationSucceedsAfterTimeout(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		for name, after := range map[string]func(*cloud, provider.CreateRequest){
@@ -349,7 +349,7 @@ func TestDriverAcceptsTermsOnlyIfClassAllows(t *testing.T) {
 		accepted := request("b", class("image", map[string]any{"marketplace": flatcar(), "plan": withAccept}))
 		_, err := c.driver().Create(t.Context(), accepted)
 		c.must(err)
-		_, err = c.driver().Create(t.Context(), refused) // The subscription has accepted the terms meanwhile.
+		_, err = c.driver().Create(t.Context(), refused) // An administrator has accepted the terms meanwhile.
 		c.must(err)
 		if n := c.Calls()["MarketplaceAgreements_Create"]; n != 1 {
 			t.Errorf("terms were accepted %d times, want 1", n)
@@ -371,7 +371,7 @@ func TestDeleteKeepsPartsOfOthers(t *testing.T) {
 		_, err = c.driver().Create(t.Context(), req)
 		c.must(err)
 		c.KeepParts()
-		c.must(remove(t.Context())) // The interface and disk stay, without tags.
+		c.must(remove(t.Context())) // The interface and the disk, which have no tags, stay.
 		withoutSpec := req
 		withoutSpec.Class.Spec = nil
 		for _, del := range []provider.DeleteRequest{deletion(req), deletion(withoutSpec)} {

@@ -288,7 +288,8 @@ func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.V
 
 func vmID(vm *armcompute.VirtualMachine) *string { return vm.ID }
 
-// withoutDuplicates removes repeated resources. It ignores case, because Azure may return an ID in different cases.
+// withoutDuplicates removes repeated resources. withoutDuplicates ignores case, because Azure may return an ID in
+// different cases.
 func withoutDuplicates[T any](page []*T, id func(*T) *string) []*T {
 	seen := make(map[string]bool, len(page))
 	return slices.DeleteFunc(page, func(r *T) bool {

@@ -45,7 +45,7 @@ type cloud struct {
 	url       string
 	transport http.RoundTripper
 	settle    time.Duration
-	token     string // a file
+	token     string // path of the token file
 	grants    []driver.Grant
 	launched  int
 }

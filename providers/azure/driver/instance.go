@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// These are the driver's own tags, in addition to those of package provider. They are in lower case, because Azure
-// ignores case.
+// These are the driver's own tags, in addition to those of package provider. The names of the tags are in lower case,
+// because Azure ignores case.
 const (
 	// tagSpec is a hash of the fields that cannot change in place.
 	tagSpec = "machinist-spec"
@@ -25,8 +25,8 @@ const (
 	tagNames = "machinist-tag-names"
 	// tagVersion is the kubelet version of the user data.
 	tagVersion = "machinist-kubelet-version"
-	// tagResize is present during a change of the size. It records that the driver stopped the machine and must start
-	// it again.
+	// tagResize is present during a change of the size. tagResize records that the driver stopped the machine and
+	// must start it again.
 	tagResize = "machinist-resize"
 )
 
@@ -48,8 +48,8 @@ func providerID(subscription string, at location) string {
 		providerIDPrefix, strings.ToLower(subscription), strings.ToLower(at.group), at.name)
 }
 
-// locate parses a provider ID. Its subscription must be that of the credentials, so that a class cannot reach another
-// subscription.
+// locate parses a provider ID. The subscription in the provider ID must be that of the credentials, so that a class
+// cannot reach another subscription.
 func (c *clients) locate(id string) (location, error) {
 	raw, found := strings.CutPrefix(id, providerIDPrefix)
 	if !found {
@@ -159,8 +159,8 @@ func failureOf(vm *armcompute.VirtualMachine) string {
 	return "Azure could not create the virtual machine: " + azureCode(failure)
 }
 
-// stateCodeOf returns ResourceExhausted if an accepted machine failed for lack of capacity or quota, as Create does for
-// an immediate failure. Otherwise it is empty.
+// stateCodeOf returns ResourceExhausted if an accepted machine failed for lack of capacity or quota, as Create does
+// for an immediate failure. Otherwise the code is empty.
 func stateCodeOf(vm *armcompute.VirtualMachine) provider.Code {
 	failure := statusOf(vm, "ProvisioningState/failed/")
 	if code, _ := classify(&azcore.ResponseError{ErrorCode: failure}); code == provider.ResourceExhausted {

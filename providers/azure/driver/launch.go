@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// Create implements provider.Driver. It creates public addresses, interfaces and then the virtual machine. The names of
-// these resources are derived from the client token, so a later attempt finds the resources.
+// Create implements provider.Driver. Create creates public addresses, interfaces and then the virtual machine. The
+// names of these resources are derived from the client token, so a later attempt finds the resources.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -177,14 +177,14 @@ func (c *clients) interfaceRemoved(ctx context.Context, o *vmRequest, i int) boo
 	return absent(err)
 }
 
-// removedMeanwhile returns the error for a part that was deleted during Create. Either the machine is being deleted, or
-// another client deleted the part.
+// removedMeanwhile returns the error for a part that was deleted during Create. The cause is that the machine is
+// being deleted, or another client deleted the part.
 func removedMeanwhile(attempted string) error {
 	return provider.Errorf(provider.Aborted, "%s: a part of the machine was deleted meanwhile", attempted)
 }
 
-// put creates the virtual machine and returns when Azure has accepted the request. It never changes an existing one.
-// https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+// put creates the virtual machine and returns when Azure has accepted the request. The method never changes an
+// existing virtual machine. https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *clients) put(ctx context.Context, o *vmRequest, interfaces []string) (*armcompute.VirtualMachine, error) {
 	attempted := "create virtual machine " + o.name + " of size " + o.spec.VMSize
 	var response *http.Response

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/naming"
 )
 
-// These are the kinds of parts that List reports. List reads all virtual machines before it reads parts. Otherwise it
-// could report the parts of a virtual machine that is being created.
+// These are the kinds of parts that List reports. List reads all virtual machines before it reads parts. Otherwise
+// List could report the parts of a virtual machine that is being created.
 const (
 	partInterfaces = "interfaces"
 	partAddresses  = "addresses"
@@ -42,7 +42,8 @@ func continueAt(kind, link string) string {
 		}
 		return kind + " " + link
 	}
-	// For virtual machines, slices.Index returns -1, so next is 0, the index of the first kind of parts.
+	// Virtual machines are not in partKinds: slices.Index returns -1, so next is 0, the index of the first kind of
+	// parts.
 	if next := slices.Index(partKinds(), kind) + 1; next < len(partKinds()) {
 		return partKinds()[next] + " "
 	}

@@ -126,8 +126,8 @@ func (t *translation) id(group, kind string, names ...string) string {
 	return path
 }
 
-// tags returns the tags of new machines. It omits the tags that a garbage collector of the old system looks for, and
-// the UID of an old Machine.
+// tags returns the tags of new machines. The method omits the tags that a garbage collector of the old system looks
+// for, and the UID of an old Machine.
 func (t *translation) tags(description *legacy.Object) map[string]string {
 	all := description.Map("tags")
 	for _, key := range slices.Sorted(maps.Keys(all)) {

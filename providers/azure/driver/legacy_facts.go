@@ -41,8 +41,8 @@ type facts struct {
 // maxFactsBytes is the limit of the provider contract.
 const maxFactsBytes = 8 << 10
 
-// Locate implements provider.Importer. It searches only the resource group that the old description names. Old systems
-// name a virtual machine after its Machine. Locate ignores machines whose tags name another cluster.
+// Locate implements provider.Importer. Locate searches only the resource group that the old description names. Old
+// systems name a virtual machine after its Machine. Locate ignores machines whose tags name another cluster.
 func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {
@@ -161,7 +161,7 @@ func hasRoleTag(tags map[string]*string) bool {
 	return false
 }
 
-// tagValue returns the value of a tag. It ignores the case of the name.
+// tagValue returns the value of a tag. tagValue ignores the case of the name.
 func tagValue(tags map[string]*string, name string) string {
 	for key, text := range tags {
 		if strings.EqualFold(key, name) {

@@ -46,7 +46,7 @@ func (t *translation) gardener() {
 	t.gardenerStorage(p.Object("storageProfile"))
 	t.gardenerLogin(p.Object("osProfile"))
 	network, subnet := p.Object("networkProfile"), old.Object("subnetInfo")
-	network.Known("networkInterfaces") // The old system does not use it.
+	network.Known("networkInterfaces") // The old system does not use this field.
 	group := subnet.String("vnetResourceGroup")
 	if group == "" {
 		group = s.ResourceGroup

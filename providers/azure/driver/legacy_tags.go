@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Release implements provider.Importer. It removes the tags of the virtual machine last. If the virtual machine has
-// none of these tags, Release has also removed them from all interfaces and disks.
+// Release implements provider.Importer. Release removes the tags of the virtual machine last. If the virtual machine
+// has none of these tags, Release has also removed them from all interfaces and disks.
 func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {

@@ -62,7 +62,8 @@ func TestListReportsPartsWithoutMachine(t *testing.T) {
 			}
 		}
 		expect(0)
-		_, remove, err := c.launch(t.Context(), nil) // It has an interface and none of Machinist's tags.
+		// This virtual machine has an interface and none of Machinist's tags.
+		_, remove, err := c.launch(t.Context(), nil)
 		c.must(err)
 		defer func() { c.must(remove(t.Context())) }()
 		expect(0)

@@ -26,7 +26,8 @@ type behavior struct {
 	faults  []fakeazure.Fault
 	// missNew is true if Get may return NotFound for a new machine.
 	missNew bool
-	overSDK bool // also run behind the SDK's fake servers, which drop fields that the SDK's types lack
+	// true if the test also runs behind the SDK's fake servers, which drop fields that the SDK's types lack
+	overSDK bool
 }
 
 func behaviors() map[string]behavior {
@@ -299,7 +300,7 @@ func TestHugeResponseIsErrorWithLimit(t *testing.T) {
 	}
 }
 
-// Azure's clock differs from the local one by minutes, and Retry-After is a date of Azure's clock.
+// Azure's clock differs from the local clock by minutes, and Retry-After is a date of Azure's clock.
 func TestRetryAfterUsesClockOfAzure(t *testing.T) {
 	for _, skew := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		c := newCloud(t, func(o *fakeazure.Options) { o.Semantics.ClockSkew = skew })

@@ -133,8 +133,8 @@ func (u *update) replacementReason() string {
 	return ""
 }
 
-// wantedTags returns the tags of the specification, Machinist's tags, and the unchanged tags of others, such as those
-// of a policy.
+// wantedTags returns the tags of the specification, Machinist's tags, and the existing tags of other owners, such as
+// the tags of a policy.
 func (u *update) wantedTags() map[string]*string {
 	wanted := maps.Clone(u.vm.Tags)
 	if wanted == nil {

@@ -18,12 +18,12 @@ type Azure struct {
 
 	mu        sync.Mutex
 	closed    bool
-	resources map[string]*resource // by resource ID in lower case
+	resources map[string]*resource // resources by their IDs in lower case
 	// deleted contains resources that reads and lists may still return.
 	deleted    []*resource
 	operations map[string]*operation
 	tokens     map[string]time.Time
-	agreements map[string]bool // the accepted ones
+	agreements map[string]bool // the accepted agreements
 	faults     []*fault
 	nextFault  int
 	addresses  map[string]int // number of assigned addresses by subnet
@@ -32,7 +32,7 @@ type Azure struct {
 	calls      map[string]int
 	created    int
 	released   []releasedCores
-	listed     map[string]int // how often each list was started
+	listed     map[string]int // number of times that each list was started
 	reads      int
 }
 
@@ -49,13 +49,13 @@ const (
 
 type object = map[string]any
 
-// resource is a resource of the fake Azure. Reads may still return a resource after its deletion: see
-// Semantics.ReadsShowDeleted.
+// resource is a resource of the fake Azure. Reads may still return a deleted resource (see
+// Semantics.ReadsShowDeleted).
 type resource struct {
 	id, group, name string
 	kind            kind
 	etag            int
-	body            object // without ID, name, type and etag
+	body            object // JSON body without ID, name, type and etag
 	vm              *machine
 	created, gone   time.Time
 	sequence        int
@@ -238,7 +238,8 @@ func uuid() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// Resources returns the sorted resources that cost money or occupy a name, as "<type>/<group>/<name>". It never lags.
+// Resources returns the sorted resources that cost money or occupy a name, as "<type>/<group>/<name>". The result is
+// never outdated.
 func (a *Azure) Resources() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

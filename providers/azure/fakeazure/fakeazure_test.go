@@ -352,8 +352,8 @@ func TestSemanticsOccurIfEnabled(t *testing.T) {
 	const late = time.Hour // longer than the test may take
 	for name, tc := range map[string]struct {
 		semantics fakeazure.Semantics
-		now       func(status int, body object) bool // checks the address right after its creation
-		removed   int                                // the status right after the deletion
+		now       func(status int, body object) bool // checks the response to a GET right after the creation
+		removed   int                                // expected status of a GET right after the deletion
 	}{
 		"none": {fakeazure.Semantics{}, func(status int, body object) bool {
 			return status == http.StatusOK && body["tags"] != nil

@@ -35,7 +35,7 @@ func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	out, err := a.Do(r.Context(), c)
 	if err != nil {
-		panic(http.ErrAbortHandler) // The connection ends without an answer.
+		panic(http.ErrAbortHandler) // Close the connection without an answer.
 	}
 	out.write(w, r)
 }

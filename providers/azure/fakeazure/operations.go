@@ -9,15 +9,15 @@ import (
 // operation is an asynchronous operation.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 type operation struct {
-	path       string // polled by clients
-	resourceID string // in lower case
+	path       string // path that clients poll
+	resourceID string // resource ID in lower case
 	started    time.Time
 	ended      time.Time
 	failure    *failure
 }
 
-// operate starts a long-running operation on a resource. After the duration takes, it calls complete, which returns the
-// result. If another operation preempts this operation, complete is not called.
+// operate starts a long-running operation on a resource. After the duration takes, it calls complete, which returns
+// the result. If another operation preempts this operation, complete is never called.
 func (a *Azure) operate(r *resource, takes time.Duration, complete func() *failure) *operation {
 	id, provider := uuid(), "Microsoft.Compute"
 	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {
@@ -52,8 +52,8 @@ func (op *operation) response(status int, body object) Answer {
 	return out
 }
 
-// poll returns the status of an operation. Its format depends on the response header that the client took the link
-// from.
+// poll returns the status of an operation. The format of the status depends on the response header that contained the
+// link.
 func (c *call) poll() Answer {
 	id := strings.ToLower(c.Names[1])
 	op := c.azure.operations[id]

@@ -7,7 +7,7 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// Hosts runs the machines inside virtual machines. Its methods must not block or call back.
+// Hosts runs the machines inside virtual machines. The methods of Hosts must not block or call back.
 type Hosts interface {
 	Start(host.Spec, host.Reporter)
 	Stop(id string)

@@ -31,8 +31,8 @@ type Endpoint struct {
 	Subnet       string `json:"subnetID"`
 }
 
-// WriteEndpoint writes the endpoint to a file. It renames a complete temporary file, so that readers never see an
-// incomplete one.
+// WriteEndpoint writes the endpoint to a file. WriteEndpoint renames a complete temporary file, so that readers never
+// see an incomplete file.
 func WriteEndpoint(path string, e Endpoint) error {
 	raw, err := json.Marshal(e)
 	if err != nil {

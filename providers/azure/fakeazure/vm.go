@@ -10,7 +10,8 @@ import (
 	"machinist.dev/machinist/simcloud/host"
 )
 
-// machine contains properties of a virtual machine that its resource lacks: write-only ones, and the power state.
+// machine contains properties of a virtual machine that its resource lacks: the write-only properties and the power
+// state.
 type machine struct {
 	power      string // "running", "deallocated" and so on, or empty before the first boot
 	failed     string // the error code if the creation failed
@@ -24,8 +25,9 @@ type machine struct {
 // maxCustomData is the size limit before the encoding. https://learn.microsoft.com/azure/virtual-machines/custom-data
 const maxCustomData = 65535
 
-// putVM creates a virtual machine. If the machine exists, putVM changes only its tags. It refuses all other changes,
-// even some that Azure allows. https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+// putVM creates a virtual machine. If the machine exists, putVM changes only its tags. putVM refuses all other
+// changes, even some that Azure allows.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) putVM() Answer {
 	a := c.azure
 	r, id := c.resourceAt(kindVM, c.Names[0])
@@ -53,7 +55,7 @@ func (c *call) putVM() Answer {
 	a.add(r)
 	a.created++
 	properties := r.properties()
-	delete(child(properties, "osProfile"), "customData") // Azure never returns it.
+	delete(child(properties, "osProfile"), "customData") // Azure never returns the custom data.
 	properties["vmId"], properties["timeCreated"] = uuid(), a.timestamp()
 	a.attach(r)
 	r.setState("Creating")
@@ -72,7 +74,7 @@ func (c *call) putVM() Answer {
 	}).response(http.StatusCreated, r.show())
 }
 
-// failed is an alias of the type failure. It is needed where a local variable has the name failure.
+// failed is an alias of the type failure. The alias is needed where a local variable has the name failure.
 type failed = failure
 
 // checkVM checks the properties of a new virtual machine and its references.
@@ -365,7 +367,7 @@ func (r *resource) busy() *failure {
 	return nil
 }
 
-// release detaches the parts of a virtual machine, and deletes those with the delete option "Delete".
+// release detaches the parts of a virtual machine, and deletes the parts with the delete option "Delete".
 func (a *Azure) release(vm *resource) {
 	for _, reference := range list(vm.body, "properties", "networkProfile", "networkInterfaces") {
 		nic := a.find(text(reference, "id"))

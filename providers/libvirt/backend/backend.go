@@ -39,7 +39,7 @@ type Libvirt struct {
 	// Running is an existing hypervisor, which continues to run after Stop. If Running is nil, Start starts a new
 	// hypervisor.
 	Running *libvirt.Hypervisor
-	// Output receives one line for each step of Start. If it is nil, the lines are discarded.
+	// Output receives one line for each step of Start. If the field is nil, the lines are discarded.
 	Output io.Writer
 
 	started  *libvirt.Hypervisor
@@ -146,7 +146,7 @@ func (l *Libvirt) Expose(server string) (string, error) {
 // APIServer returns the address of the most recently exposed API server, as machines reach it.
 func (l *Libvirt) APIServer() string { return l.links[len(l.links)-1].Address() }
 
-// Adapt implements stack.Adapter. It sets user data for the kubelets of this run. Without KVM, QEMU emulates the
+// Adapt implements stack.Adapter. Adapt sets user data for the kubelets of this run. Without KVM, QEMU emulates the
 // machines.
 func (l *Libvirt) Adapt(o client.Object) error {
 	switch o := o.(type) {
@@ -218,7 +218,8 @@ func (l *Libvirt) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Left implements stack.Backend. It counts domains and volumes with libvirt's own client, independently of the driver.
+// Left implements stack.Backend. The method counts domains and volumes with libvirt's own client, independently of
+// the driver.
 func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
 	if l.Hypervisor() == nil {
 		return 0, 0, errors.New("libvirt was not started")

@@ -80,7 +80,7 @@ func serveKubelets(address string) (*kubelets, error) {
 	}
 	k.url = "http://" + listener.Addr().String()
 	k.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = k.server.Serve(listener) }() // until close
+	go func() { _ = k.server.Serve(listener) }() // serves until the method close is called
 	return k, nil
 }
 

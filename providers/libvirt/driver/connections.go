@@ -103,7 +103,7 @@ func (c *connections) get(ctx context.Context) (*hypervisor, error) {
 	}
 }
 
-// put stores an idle connection for later calls. It closes the connection if enough connections are idle.
+// put stores an idle connection for later calls. The method closes the connection if enough connections are idle.
 func (c *connections) put(h *hypervisor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +190,7 @@ func (c *connections) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // scopePrefix precedes the UUID of the hypervisor in an instance's scope. When the credentials change to another
-// hypervisor, the machines on the first one must not be treated as deleted.
+// hypervisor, the machines on the first hypervisor must not be treated as deleted.
 const scopePrefix = "host="
 
 func (h *hypervisor) scope() string { return scopePrefix + h.host }

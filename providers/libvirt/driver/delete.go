@@ -92,7 +92,7 @@ func (h *hypervisor) checkOwner(d *domain, own owner) error {
 		own.cluster)
 }
 
-// destroy stops the domain at once, because its node is already drained.
+// destroy stops the domain immediately. The node of the domain is already drained.
 func (h *hypervisor) destroy(ctx context.Context, d *domain) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	if d.metadata.Deleting == "" {
@@ -167,8 +167,8 @@ func (h *hypervisor) deleteVolumes(ctx context.Context, own owner, selected func
 	return nil
 }
 
-// removeDomain removes the definition of a stopped domain. It fails if a pool that may contain a volume of the domain
-// is inactive.
+// removeDomain removes the definition of a stopped domain. removeDomain fails if a pool that may contain a volume of
+// the domain is inactive.
 func (h *hypervisor) removeDomain(ctx context.Context, d *domain, own owner) error {
 	attempted := "remove domain " + providerID(d.UUID)
 	for _, v := range d.metadata.Volumes {

@@ -147,7 +147,7 @@ type parts struct {
 	disks   []volumeReference
 	seed    volumeReference
 	console string // path of the volume; empty without a console log
-	kernel  string // paths
+	kernel  string // path of the kernel volume
 	initrd  string
 }
 

@@ -57,7 +57,7 @@ func isAbsent(err error) bool {
 	return false
 }
 
-// translate converts an error to a canonical one with the driver's own message.
+// translate converts an error to an error with a canonical code and the driver's own message.
 func translate(ctx context.Context, err error, attempted string) error {
 	if err == nil {
 		return nil

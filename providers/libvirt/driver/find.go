@@ -35,8 +35,8 @@ func (h *hypervisor) readMetadata(ctx context.Context, d libvirt.Domain) (*domai
 	return &domain{Domain: d, metadata: parseMetadata(text)}, nil
 }
 
-// listDomains returns all domains for which wanted returns true, without duplicates. It reads only the metadata of
-// domains for which candidate returns true.
+// listDomains returns all domains for which wanted returns true, without duplicates. listDomains reads only the
+// metadata of domains for which candidate returns true.
 func (h *hypervisor) listDomains(ctx context.Context, wanted func(*domain) bool,
 	candidate func(libvirt.Domain) bool) ([]*domain, error) {
 	listed, _, err := h.ConnectListAllDomains(1, 0)
@@ -70,8 +70,8 @@ func (h *hypervisor) domainsOf(ctx context.Context, own owner) ([]*domain, error
 	return h.listDomains(ctx, func(d *domain) bool { return own.owns(d.metadata) }, anyDomain)
 }
 
-// preferred selects among several domains of a machine: first running and pending ones, then stopped ones, then those
-// being deleted. Without a domain, it returns nil.
+// preferred selects among several domains of a machine: first running and pending domains, then stopped domains, then
+// domains that are being deleted. Without a domain, it returns nil.
 func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.Instance, *domain, error) {
 	rank := map[provider.InstanceState]int{provider.StateRunning: 3, provider.StatePending: 3, provider.StateStopped: 2}
 	var best *provider.Instance

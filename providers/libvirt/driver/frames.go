@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// The libvirt library does not check the length field of a message. It allocates a buffer of the claimed length before
-// it reads the message. A length that is too small crashes the process. libvirt's own limit is 32 MiB.
+// The libvirt library does not check the length field of a message. The library allocates a buffer of the claimed
+// length before it reads the message. A length that is too small crashes the process. libvirt's own limit is 32 MiB.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/rpc/virnetprotocol.x: VIR_NET_MESSAGE_MAX
 const (
 	minFrame = 28
@@ -25,7 +25,7 @@ type checkedConn struct {
 
 	length     [4]byte
 	lengthRead int    // number of bytes of length read so far
-	remaining  uint32 // number of unread bytes of the answer, once lengthRead is 4
+	remaining  uint32 // number of unread bytes of the answer, valid when lengthRead is 4
 }
 
 // Read implements net.Conn.

@@ -71,8 +71,8 @@ type metadata struct {
 	Version string `xml:"version,attr,omitempty"`
 	// Created is the creation time of the domain in RFC 3339.
 	Created string `xml:"created,attr,omitempty"`
-	// Deleting is "true" once the deletion of the domain has started. It is set before any part of the domain is
-	// deleted.
+	// Deleting is "true" once the deletion of the domain has started. The field is set before any part of the domain
+	// is deleted.
 	Deleting  string `xml:"deleting,attr,omitempty"`
 	Zone      string `xml:"zone,attr,omitempty"`
 	Type      string `xml:"type,attr,omitempty"`
@@ -111,8 +111,8 @@ func (o owner) tag(m *metadata) {
 	m.Machine = o.machine.Namespace + "/" + o.machine.Name
 }
 
-// attemptOf returns the number in a token, or a hash of a token without a number. It distinguishes the attempts of a
-// Machine.
+// attemptOf returns the number in a token, or a hash of a token without a number. attemptOf distinguishes the
+// attempts of a Machine.
 func (o owner) attemptOf(token string) string {
 	attempt, ok := strings.CutPrefix(token, string(o.machine.UID)+"-")
 	if n, err := strconv.ParseUint(attempt, 10, 32); ok && err == nil && strconv.FormatUint(n, 10) == attempt {
@@ -139,8 +139,8 @@ const (
 	partDisk    = "disk-"
 )
 
-// escape encodes a part of a volume name. It escapes the separator "_", and characters that some file systems do not
-// support.
+// escape encodes a part of a volume name. The function escapes the separator "_", and characters that some file
+// systems do not support.
 func escape(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {

@@ -107,7 +107,7 @@ func (l *launch) reuse(ctx context.Context, in *provider.Instance, d *domain) (*
 			"domain %s is being started by an earlier call, or libvirtd will remove it after an interrupted start", in.ProviderID)
 	}
 	if uuid.UUID(d.UUID) != l.id {
-		return in, nil // the domain of another attempt, or an adopted one
+		return in, nil // This is the domain of another attempt, or an adopted domain.
 	}
 	if d.metadata.Spec != specHash(l.spec) || !hasSizes(d.metadata, l.spec) {
 		return nil, provider.Errorf(provider.AlreadyExists, "domain %s was created with this token from another providerSpec",
@@ -180,7 +180,7 @@ func (l *launch) prepare(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// createVolumes creates the volumes, or finds those of an earlier call.
+// createVolumes creates the volumes, or finds the volumes of an earlier call.
 func (l *launch) createVolumes(ctx context.Context) (p parts, err error) {
 	root := volumeXML{
 		Capacity: sizeXML{"bytes", uint64(l.spec.Volume.SizeGiB) << 30}, Target: volumeTargetXML{Format: formatXML{"qcow2"}},

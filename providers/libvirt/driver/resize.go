@@ -53,7 +53,7 @@ func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 func (h *hypervisor) stop(ctx context.Context, d *domain, grace time.Duration) error {
 	attempted := "stop domain " + providerID(d.UUID)
 	since, err := time.Parse(time.RFC3339, d.metadata.Stopping)
-	if err != nil { // The stop has not begun.
+	if err != nil { // The metadata contain no stop time, so the stop has not begun.
 		updated := d.metadata
 		updated.Stopping = timestamp()
 		if err := h.writeMetadata(ctx, d, updated); err != nil {

@@ -80,8 +80,8 @@ func (h *hypervisor) lookUpVolume(pool libvirt.StoragePool, name string) (libvir
 	return v, current, nil
 }
 
-// existingVolume returns a volume that must exist, such as an image. It refreshes the pool if necessary, because
-// libvirt does not detect files that an administrator has copied into the directory.
+// existingVolume returns a volume that must exist, such as an image. existingVolume refreshes the pool if necessary,
+// because libvirt does not detect files that an administrator has copied into the directory.
 func (h *hypervisor) existingVolume(ctx context.Context, poolName, poolField, name, field string) (volumeXML, error) {
 	pool, err := h.pool(ctx, poolName, poolField)
 	if err != nil {
@@ -100,8 +100,8 @@ func (h *hypervisor) existingVolume(ctx context.Context, poolName, poolField, na
 	return current, nil
 }
 
-// ensureVolume creates a volume, or returns that of an earlier call of the same attempt. A volume that differs is
-// replaced. No domain uses the replaced volume, because the attempt has not created a domain yet.
+// ensureVolume creates a volume, or returns the volume of an earlier call of the same attempt. A volume that differs
+// is replaced. No domain uses the replaced volume, because the attempt has not created a domain yet.
 func (h *hypervisor) ensureVolume(ctx context.Context, pool libvirt.StoragePool, want volumeXML,
 	field string) (libvirt.StorageVol, error) {
 	attempted := "create a volume"

@@ -44,8 +44,8 @@ func (c *cloud) virsh(ctx context.Context, args ...string) (string, error) {
 	return c.h.VirshAt(ctx, cmp.Or(c.uri, c.h.URI()), args...)
 }
 
-// prepare creates the pool, the base volume and the network of the simulated hypervisor, to which the classes refer. It
-// keeps a connection open, because the hypervisor is reset when its last connection is closed.
+// prepare creates the pool, the base volume and the network of the simulated hypervisor, to which the classes refer.
+// The method keeps a connection open, because the hypervisor is reset when its last connection is closed.
 func (c *cloud) prepare(t *testing.T) {
 	t.Helper()
 	conn, err := net.Dial("unix", c.h.Socket())

@@ -199,7 +199,7 @@ func TestMissingObjectsAreReportedWithField(t *testing.T) {
 				if _, err := os.Stat("/dev/kvm"); err == nil {
 					t.Skip("/dev/kvm exists")
 				}
-				want = "" // libvirt does not report which part of the domain is wrong.
+				want = "" // libvirt does not report the invalid part of the domain, so the error names no field.
 			}
 			newTestMachine(t, changes...).checkCreateFails(provider.FailedPrecondition, want)
 		})

@@ -25,7 +25,7 @@ type Rule struct {
 	// libvirtd after this delay.
 	Refuse *Refusal
 	Late   time.Duration
-	// Answer replaces the content of libvirtd's successful answer. It is encoded as in libvirt's protocol.
+	// Answer replaces the content of libvirtd's successful answer. The content is encoded as in libvirt's protocol.
 	Answer []byte
 	// AfterEnd is how long the rule affects calls after a domain was destroyed. Default: the rule affects calls at any
 	// time.
@@ -42,7 +42,7 @@ type Faults struct {
 
 	mu        sync.Mutex
 	rules     []*Rule
-	destroyed time.Time // when a domain was last destroyed
+	destroyed time.Time // time at which a domain was last destroyed
 	late      sync.WaitGroup
 }
 
@@ -134,7 +134,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write implements net.Conn. It splits the data into messages.
+// Write implements net.Conn. Write splits the data into messages.
 func (c *conn) Write(p []byte) (int, error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()

@@ -1,3 +1,3 @@
-// Package faulty is a proxy between the driver and libvirtd, inside TLS. It simulates failures of a hypervisor: calls
-// are lost, refused, ignored or delayed.
+// Package faulty is a proxy between the driver and libvirtd, inside TLS. The proxy simulates failures of a
+// hypervisor: calls are lost, refused, ignored or delayed.
 package faulty

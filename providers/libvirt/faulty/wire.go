@@ -44,7 +44,7 @@ const (
 
 const (
 	lengthBytes = 4
-	headerBytes = 28 // including the length
+	headerBytes = 28 // size of the header, including the length field
 
 	typeCall   = 0
 	typeReply  = 1

@@ -14,7 +14,7 @@ import (
 // https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html
 const Label = "CIDATA"
 
-// file is a file in the root directory. Its name has at most 64 characters.
+// file is a file in the root directory. The name of a file has at most 64 characters.
 type file struct {
 	name    string
 	content []byte
@@ -158,7 +158,7 @@ func pathTable(into []byte, root int, order binary.AppendByteOrder) {
 	copy(into, table)
 }
 
-// record returns a directory record (ECMA-119, 9.1). Its length must be even.
+// record returns a directory record (ECMA-119, 9.1). The length of a record must be even.
 func record(sector, size int, flags byte, name []byte) []byte {
 	var b bytes.Buffer
 	b.WriteByte(0) // length, set at the end

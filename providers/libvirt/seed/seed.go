@@ -8,7 +8,7 @@ type Data struct {
 	InstanceID string
 	// HostName is the host name of the guest.
 	HostName string
-	// UserData is passed to cloud-init unchanged. It contains secrets.
+	// UserData is passed to cloud-init unchanged. UserData contains secrets.
 	UserData []byte
 	// NetworkConfig is cloud-init's network-config. Default: none.
 	NetworkConfig string

@@ -13,8 +13,8 @@ import (
 
 const sector = 2048
 
-// files returns the content of each file in the root directory. It finds the files in the same way as Linux. The kind
-// of the descriptor is 1 for primary names and 2 for Joliet names.
+// files returns the content of each file in the root directory. The function finds the files in the same way as
+// Linux. The kind of the descriptor is 1 for primary names and 2 for Joliet names.
 func files(t *testing.T, image []byte, kind byte) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -21,7 +21,7 @@ func TestCommandsOfLibvirtGuideWork(t *testing.T) {
 		t.Errorf("the guide leaves the domains %s", domains)
 	}
 	volumes := strings.Fields(terminal.Run("virsh --quiet vol-list " + libvirt.Pool + "\n"))
-	if len(volumes) != 2 || volumes[0] != backend.Base { // a name and a path
+	if len(volumes) != 2 || volumes[0] != backend.Base { // Each entry is a name and a path.
 		t.Errorf("the guide leaves the volumes %q, want only %s", volumes, backend.Base)
 	}
 }

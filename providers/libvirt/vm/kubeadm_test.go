@@ -114,7 +114,7 @@ func withBootHook(script string, config []byte) []byte {
 	return fmt.Appendf(data, "\n--%s--\n", boundary)
 }
 
-// installKubeadm installs the files of kubeadm's packages. Its parameter is the URL of the server.
+// installKubeadm installs the files of kubeadm's packages. The parameter of installKubeadm is the URL of the server.
 const installKubeadm = `#!/bin/sh
 set -e
 [ ! -e /usr/bin/kubeadm ] || exit 0

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package vm tests Machinist with virtual machines of libvirt and QEMU. They boot Debian and join with an unmodified
-// kubelet.
+// Package vm tests Machinist with virtual machines of libvirt and QEMU. The virtual machines boot Debian and join
+// with an unmodified kubelet.
 package vm
 
 import (
@@ -95,7 +95,7 @@ func (v *vm) followLog(pod string, args ...string) (wait func() string) {
 	}
 }
 
-// runPod runs a pod on a node and waits until it is Ready. Its container image is part of the disk image.
+// runPod runs a pod on a node and waits until it is Ready. The container image is part of the disk image.
 func (v *vm) runPod(name, node string) *corev1.Pod {
 	v.Helper()
 	grace := int64(20)

@@ -21,7 +21,7 @@ import (
 type OpenStack struct {
 	// Running is an existing cloud, which continues to run after Stop. Default: Start starts a cloud.
 	Running *openstack.Cloud
-	// Output receives one line for each step of Start. If it is nil, the lines are discarded.
+	// Output receives one line for each step of Start. If the field is nil, the lines are discarded.
 	Output io.Writer
 
 	started *openstack.Cloud

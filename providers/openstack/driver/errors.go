@@ -22,7 +22,8 @@ type answer struct {
 	// kind is Neutron's name of the error, such as OverQuota. Other services have no names.
 	kind string
 	// message is the text of the error. The driver recognizes errors by words in this text, because the services have
-	// no error codes. It is shown only for deletions, because other messages may repeat secrets from the request.
+	// no error codes. The message is shown only for deletions, because other messages may repeat secrets from the
+	// request.
 	message string
 	header  http.Header
 }
@@ -80,8 +81,8 @@ func (a answer) messageContains(words ...string) bool {
 	return false
 }
 
-// translate converts an error to a canonical one with the driver's own message. From OpenStack, it contains only
-// Neutron's name of the error.
+// translate converts an error to an error with a canonical code and the driver's own message. The only text from
+// OpenStack in this message is Neutron's name of the error.
 func translate(ctx context.Context, err error, attempted string) error {
 	if _, ours := errors.AsType[*provider.Error](err); ours {
 		return err
@@ -105,7 +106,7 @@ func translate(ctx context.Context, err error, attempted string) error {
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		out.Code, why = provider.DeadlineExceeded, "OpenStack did not answer in time"
 	default:
-		// The request may or may not have arrived.
+		// OpenStack may or may not have received the request.
 		out.Code, why = provider.Unavailable, "OpenStack could not be reached, or its answer could not be read"
 	}
 	out.Message = attempted + ": " + why
@@ -177,8 +178,8 @@ func isConflict(err error) bool {
 	return ok && a.status == http.StatusConflict && !a.overQuota()
 }
 
-// createError converts an error of a creation. NotFound means that the request refers to a missing object. It never
-// means that the instance does not exist.
+// createError converts an error of a creation. NotFound means that the request refers to a missing object. NotFound
+// never means that the instance does not exist.
 func createError(ctx context.Context, err error, attempted, field string) error {
 	out := translate(ctx, err, attempted)
 	e, ok := errors.AsType[*provider.Error](out)

@@ -54,9 +54,9 @@ func (c *clients) get(ctx context.Context, id string) (*servers.Server, error) {
 	return s, nil
 }
 
-// serversOf returns the servers of an owner. It searches by name first, and then by metadata for adopted servers. Nova
-// ignores metadata filters of users who are not administrators. Each server is read again, because lists sometimes
-// contain deleted servers.
+// serversOf returns the servers of an owner. serversOf searches by name first, and then by metadata for adopted
+// servers. Nova ignores metadata filters of users who are not administrators. Each server is read again, because
+// lists sometimes contain deleted servers.
 func (c *clients) serversOf(ctx context.Context, own owner) ([]*servers.Server, error) {
 	found, err := c.serversNamed(ctx, "^"+own.base(), own)
 	if err == nil && len(found) == 0 {
@@ -101,8 +101,8 @@ func (o owner) mayOwn(s *servers.Server) bool {
 		s.Metadata[provider.TagMachineUID] == ""
 }
 
-// preferred selects among several servers of a machine: first running and pending ones, then stopped, failed, and
-// deleted ones. Without a server, it returns nil.
+// preferred selects among several servers of a machine: first running and pending servers, then stopped servers, then
+// failed servers, then deleted servers. Without a server, it returns nil.
 func preferred(all []*servers.Server) *servers.Server {
 	rank := func(s *servers.Server) int {
 		switch state, _ := stateOf(s); state {
@@ -124,7 +124,7 @@ func preferred(all []*servers.Server) *servers.Server {
 	return best
 }
 
-// serverLookup finds out whether servers exist. It reads each server only once.
+// serverLookup finds out whether servers exist. serverLookup reads each server only once.
 type serverLookup struct {
 	clients *clients
 	known   map[string]bool

@@ -102,7 +102,7 @@ var portNameFormat = regexp.MustCompile(`-port-[0-9]+$`)
 // serverOfPort returns the name of the server that a port was created for.
 func serverOfPort(name string) string { return portNameFormat.ReplaceAllString(name, "") }
 
-// providerIDPrefix is that of OpenStack's cloud controller manager.
+// providerIDPrefix is the prefix that OpenStack's cloud controller manager uses.
 const providerIDPrefix = "openstack://"
 
 var idFormat = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)

@@ -33,7 +33,7 @@ type serverRequest struct {
 	flavor, flavorName, image, serverGroup string
 }
 
-// Create implements provider.Driver. It creates the ports, the volumes and then the server.
+// Create implements provider.Driver. Create creates the ports, the volumes and then the server.
 func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 const maxMetadataDelay = 10 * time.Minute
 
 // checkOwner returns nil if the server has the owner's metadata. For a new server with the owner's name and no
-// metadata, it returns Aborted, so that the caller tries again. All others belong to another owner.
+// metadata, it returns Aborted, so that the caller tries again. All other servers belong to another owner.
 func (c *clients) checkOwner(s *servers.Server, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
 	if err == nil || !own.mayOwn(s) || s.Created.IsZero() || time.Since(s.Created).Abs() > maxMetadataDelay {
@@ -142,8 +142,8 @@ func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Se
 	return preferred(found), nil
 }
 
-// launch creates all parts and then the server. After a permanent refusal, it deletes the parts. Otherwise, they would
-// count against the quota, and the volumes would stay reserved.
+// launch creates all parts and then the server. After a permanent refusal, it deletes the parts. Otherwise, the parts
+// would count against the quota, and the volumes would stay reserved.
 func (c *clients) launch(ctx context.Context, r *serverRequest) (*servers.Server, error) {
 	if err := c.resolve(ctx, r); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pageSize is the requested number of entries per page. Services may return fewer.
+// pageSize is the requested number of entries per page. Services may return fewer entries.
 const pageSize = 500
 
 // List returns these kinds of objects in this order. Servers come first. Otherwise, the parts of a server that is just
@@ -96,7 +96,7 @@ func continueToken(kind, last string, more bool) string {
 	return ""
 }
 
-// readPage reads one page of a list, and reports whether there are more.
+// readPage reads one page of a list, and reports whether there are more pages.
 func readPage[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) (all []T,
 	more bool, err error) {
 	err = pager.EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {

@@ -71,7 +71,7 @@ func (c *clients) createPort(ctx context.Context, r *serverRequest, i int) (stri
 	return created.ID, nil
 }
 
-// unfiltered reports whether port security is disabled. Such a port has no security groups.
+// unfiltered reports whether port security is disabled, so that the port has no security groups.
 func unfiltered(p machine.Port) bool { return p.PortSecurity != nil && !*p.PortSecurity }
 
 // groupsField returns the field that determines the security groups of a port.

@@ -77,8 +77,8 @@ func replacementReason(s *servers.Server, spec machine.Spec, req provider.Update
 	return ""
 }
 
-// updateMetadata sets the metadata of the specification. It removes metadata that only an earlier specification
-// contained. Other metadata do not change.
+// updateMetadata sets the metadata of the specification. updateMetadata removes metadata that only an earlier
+// specification contained. Other metadata do not change.
 func (c *clients) updateMetadata(ctx context.Context, s *servers.Server, spec machine.Spec) error {
 	wanted := maps.Clone(spec.Metadata)
 	if wanted == nil {

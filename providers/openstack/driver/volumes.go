@@ -93,8 +93,8 @@ func (c *clients) ensureVolumes(ctx context.Context, r *serverRequest) ([]string
 	return ids, nil
 }
 
-// awaitVolume waits until a volume can be attached. It deletes a volume whose creation failed, or that is reserved for
-// an earlier server. The next attempt creates another volume.
+// awaitVolume waits until a volume can be attached. awaitVolume deletes a volume whose creation failed, or that is
+// reserved for an earlier server. The next attempt creates another volume.
 func (c *clients) awaitVolume(ctx context.Context, id string, w wantedVolume) error {
 	attempted := "create volume " + w.name
 	for {

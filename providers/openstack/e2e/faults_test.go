@@ -25,7 +25,7 @@ import (
 	"machinist.dev/machinist/test/fleet"
 )
 
-// startFull returns a running fleet. It skips the test unless FULL is set.
+// startFull returns a running fleet. startFull skips the test unless FULL is set.
 func startFull(t *testing.T, o ...string) *openStack {
 	t.Helper()
 	if !fullRun() {
@@ -222,7 +222,7 @@ func TestPartsOfKilledProviderAreDeleted(t *testing.T) {
 			return len(now) > len(before), err
 		}); err != nil {
 			t.Log(err)
-			break // All parts exist.
+			break // No further part was created, so all parts of the machines exist.
 		}
 		kills++
 		if err := o.Provider.Kill(); err != nil {

@@ -158,8 +158,8 @@ func (p project) dropParts(ctx context.Context, key string) error {
 	return nil
 }
 
-// failOperations sets all servers with a metadata key to ERROR, as if an operation had failed. Their guests keep
-// running. Only an administrator may do this.
+// failOperations sets all servers with a metadata key to ERROR, as if an operation had failed. The guests of these
+// servers keep running. Only an administrator may do this.
 func (p project) failOperations(ctx context.Context, key string) error {
 	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{AllTenants: true}), servers.ExtractServers)
 	if err != nil {

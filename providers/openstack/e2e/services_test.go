@@ -22,8 +22,8 @@ func TestFleetSurvivesServiceOutages(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
 	before := o.Running(examples.SmallClass)
-	// If RabbitMQ loses the message for a server, the server stays in BUILD. Its machine is replaced after the creation
-	// timeout.
+	// If RabbitMQ loses the message for a server, the server stays in BUILD. The machine of the server is replaced
+	// after the creation timeout.
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Timeouts.Creation = minutes(2) })
 	kinds := [][]openstack.Service{
 		{openstack.Keystone}, {openstack.NovaAPI}, {openstack.Neutron}, {openstack.CinderAPI, openstack.CinderVolume},
@@ -90,8 +90,8 @@ func TestFleetSurvivesOutageOfNeutron(t *testing.T) {
 	o.Gone()
 }
 
-// RabbitMQ loses the pending messages during 20 creations. A server whose start message is lost stays in BUILD. Its
-// machine is replaced after the creation timeout.
+// RabbitMQ loses the pending messages during 20 creations. A server whose start message is lost stays in BUILD. The
+// machine of such a server is replaced after the creation timeout.
 func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o := startFull(t)
 	o.Change(func(d *v1beta1.MachineDeployment) {
@@ -120,8 +120,8 @@ func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o.Gone()
 }
 
-// A host that is down keeps its servers. A deleted server disappears only when its host runs again. Until then, its
-// Machine stays in Deleting. The replacement is created on another host.
+// A host that is down keeps its servers. A deleted server disappears only when its host runs again. Until then, the
+// Machine of the server stays in Deleting. The replacement is created on another host.
 func TestMachineIsReplacedWhileHostIsDown(t *testing.T) {
 	o := startFull(t)
 	// If Nova schedules a server to the host before it detects the outage, the server stays in BUILD.

@@ -46,8 +46,8 @@ type Rule struct {
 	NoFilters bool
 	// PartsInUse is how long ports and volumes cannot be deleted after the deletion of a server.
 	PartsInUse time.Duration
-	// QuotaFreesLate is the time for which a deleted server still counts against the quota. If it is set, the quota is
-	// the number of servers at the start of the rule.
+	// QuotaFreesLate is the time for which a deleted server still counts against the quota. If QuotaFreesLate is set,
+	// the quota is the number of servers at the start of the rule.
 	QuotaFreesLate time.Duration
 }
 

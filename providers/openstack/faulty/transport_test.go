@@ -71,7 +71,7 @@ func TestRulesChangeAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		rule         Rule
 		method, path string
-		want         string // part of the answer
+		want         string // part of the expected answer
 	}{
 		"refused":                          {Rule{Answer: refuse}, "GET", read, `503 {"serviceUnavailable"`},
 		"first call is forwarded":          {Rule{Answer: refuse, Skip: 1}, "GET", read, `200 {"server"`},
@@ -87,7 +87,7 @@ func TestRulesChangeAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, transport := newNova(t)
-			n.call(t, transport, "POST", create, "{}") // This records the server as new.
+			n.call(t, transport, "POST", create, "{}") // This call records the server as new.
 			end := transport.Inject(test.rule)
 			if got := n.call(t, transport, test.method, test.path, "{}"); !strings.Contains(got, test.want) {
 				t.Errorf("got %s, want %s", got, test.want)

@@ -1,7 +1,7 @@
 //go:build e2e
 
 // Package guide tests the guide that leads from an OpenStack project to a Node. The guide starts its own OpenStack,
-// while all other tests share one. So this test has its own package.
+// and all other tests share another OpenStack. Therefore this test has its own package.
 package guide
 
 import (

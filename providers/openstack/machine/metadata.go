@@ -21,8 +21,8 @@ const (
 	maxRecordBytes = 255
 )
 
-// metadataNameFormat is Nova's format. It excludes the comma, which separates the names in Spec.MetadataNames.
-// https://docs.openstack.org/api-ref/compute/#create-or-update-metadata-item
+// metadataNameFormat is Nova's format. metadataNameFormat excludes the comma, which separates the names in
+// Spec.MetadataNames. https://docs.openstack.org/api-ref/compute/#create-or-update-metadata-item
 var metadataNameFormat = regexp.MustCompile(`^[-a-zA-Z0-9_:. ]{1,255}$`)
 
 func (s *Spec) validateMetadata() error {

@@ -1,6 +1,6 @@
 // Package decode tests that Go can decode every object that the CustomResourceDefinitions admit. One object that Go
-// cannot decode would block all informers of its kind. The tests run the API server's validation code in this process,
-// so they can try many objects.
+// cannot decode would block all informers of its kind. The tests run the API server's validation code in this
+// process, so that they can try many objects.
 package decode
 
 import (
@@ -74,7 +74,7 @@ func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 	if err := utiljson.Unmarshal(body, &object); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
-	// Set these fields, because the API server checks them before it applies the schema.
+	// Set these fields, because the API server checks these fields before it applies the schema.
 	object["apiVersion"], object["kind"] = machinistv1.GroupVersion.String(), k.name
 	object["metadata"] = map[string]any{"name": "one", "namespace": "default"}
 
@@ -84,7 +84,7 @@ func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 
 	errs := validation.ValidateCustomResource(nil, object, k.validator)
 	errs = append(errs, structurallisttype.ValidateListSetsAndMaps(nil, k.structural, object)...)
-	if len(errs) == 0 { // the rules take the most time, so skip them for an object that is invalid already
+	if len(errs) == 0 { // Evaluating rules takes the most time, so skip the rules for an invalid object.
 		errs, _ = k.rules.Validate(ctx, nil, k.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	if len(errs) > 0 {

@@ -45,7 +45,7 @@ func TestGoDecodesAdmittedObjects(t *testing.T) {
 	}
 }
 
-// Each variant has a single hostile value, because a second error could hide the first one.
+// Each variant has a single hostile value, because one error could hide another error.
 //
 // Rule: bad-input-names-field.
 func TestHostileValuesInEachPosition(t *testing.T) {
@@ -142,7 +142,7 @@ func newChecker(t testing.TB) func(testing.TB, kind, []byte) bool {
 }
 
 // hasQuantities reports whether an object contains quantities. Go may write a quantity with other digits or another
-// unit. This is harmless, because no controller writes the quantities of a class.
+// unit. The difference is harmless, because no controller writes the quantities of a class.
 func hasQuantities(object runtime.Object) bool {
 	class, ok := object.(*machinistv1.MachineClass)
 	return ok && (class.Spec.Capacity != nil || len(class.Status.Capacity) > 0)

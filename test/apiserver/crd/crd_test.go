@@ -32,7 +32,7 @@ func visitRules(visit func(kind string, schema *apiextensionsv1.JSONSchemaProps,
 	}
 }
 
-// A rule with a cache must return the same result as without a cache, for each of these values.
+// A rule with a cache must return the same result as the rule without a cache.
 func TestCachedRulesEqualUncachedRules(t *testing.T) {
 	var values []any
 	for _, text := range []string{

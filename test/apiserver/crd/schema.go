@@ -22,9 +22,9 @@ type Schema struct {
 }
 
 type node struct {
-	kind string // object, array, string, integer, number, boolean, or int-or-string
-	// properties contains the schemas of the declared properties, and additional the schema of all others. Unknown
-	// properties are pruned if additional is nil and preserveUnknown is false.
+	kind string // type of the value: object, array, string, integer, number, boolean, or int-or-string
+	// properties contains the schemas of the declared properties, and additional contains the schema of all other
+	// properties. Unknown properties are pruned if additional is nil and preserveUnknown is false.
 	properties      map[string]*node
 	additional      *node
 	preserveUnknown bool

@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// Deleting a definition deletes the objects of its kind and waits for those with finalizers. Until then, the server
-// refuses new objects.
+// Deleting a definition deletes the objects of its kind and waits until objects with finalizers are gone. During the
+// deletion, the server refuses new objects of the kind.
 func TestDefinitionDeletion(t *testing.T) {
 	t.Parallel()
 	scheme := env.Scheme()
@@ -61,7 +61,8 @@ func deleteDefinition(t *testing.T, c client.Client, namespace string,
 	record := func(request string, err error) {
 		outcome := string(apierrors.ReasonForError(err))
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			outcome = "NotFound" // The error that the client returns depends on the kinds that it has discovered.
+			// The error that the client returns depends on the kinds that the client has discovered.
+			outcome = "NotFound"
 		}
 		outcomes = append(outcomes, fmt.Sprint(request, ": ", outcome, err == nil))
 	}

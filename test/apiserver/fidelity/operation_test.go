@@ -340,7 +340,7 @@ func (o *operation) applyEntries() string {
 	applied.UID = object.GetUID()
 	applied.Labels, applied.Annotations = entries("l"), entries("a", "b", "c")
 	metadata := map[string]any{"name": applied.Name, "namespace": applied.Namespace, "uid": applied.UID}
-	// Omit an empty map, because the manager would own it.
+	// Omit an empty map, because the manager would become the owner of the map.
 	if len(applied.Labels) > 0 {
 		metadata["labels"] = applied.Labels
 	}

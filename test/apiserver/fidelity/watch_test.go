@@ -87,9 +87,9 @@ func writeObjects(t *testing.T, c client.Client, namespace string) {
 	must(c.Create(ctx, b))
 	a.Data = map[string]string{"x": "1"}
 	must(c.Update(ctx, a))
-	must(c.Update(ctx, a)) // no change
+	must(c.Update(ctx, a)) // This update changes nothing.
 	must(c.Delete(ctx, b))
-	must(c.Delete(ctx, b)) // no change
+	must(c.Delete(ctx, b)) // The finalizer remains, so a second deletion changes nothing.
 	must(c.Delete(ctx, a))
 	b.Finalizers = nil
 	must(c.Patch(ctx, b, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))

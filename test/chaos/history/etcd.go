@@ -28,8 +28,8 @@ type Change struct {
 }
 
 // Follow reports all changes of keys with the prefix, in order, from the given revision until ctx is done. Follow
-// continues if etcd restarts on the same socket. Follow fails if etcd has compacted a revision that it has not read
-// yet.
+// continues if etcd restarts on the same socket. Follow fails if etcd has compacted a revision that Follow has not
+// read yet.
 func Follow(ctx context.Context, socket, prefix string, from int64, report func(Change)) error {
 	dialer := &net.Dialer{}
 	c := &http.Client{Transport: &http.Transport{

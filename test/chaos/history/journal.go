@@ -80,7 +80,7 @@ func (j *Journal) read(report func(simcloud.Instance)) (err error) {
 			return err
 		}
 		var e entry
-		// Decode only the key first, because the type of the value depends on it.
+		// Decode only the key first, because the type of the value depends on the key.
 		if key := struct {
 			Key  string `json:"k"`
 			More bool   `json:"more"`

@@ -57,7 +57,7 @@ func (j *Judge) ObjectGone(at time.Time, object client.Object) {
 	case *v1beta1.MachineDeployment:
 		delete(j.deployments, o.UID)
 	case *v1beta1.MachineSet:
-		// Machines that outlive their set still belong to its deployment.
+		// Machines that outlive their set still belong to the deployment of the set.
 		if set := j.sets[o.UID]; set != nil {
 			set.deleted = true
 		}

@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// excuseWindow is the time after the end of a process in which a surplus Machine is not a breach. The process may have
-// sent the request for this Machine before it ended.
+// excuseWindow is the time after the end of a process in which a surplus Machine is not a breach. The process may
+// have sent the request for this Machine before the process ended.
 const excuseWindow = 15 * time.Second
 
 // Breach describes one violation of an invariant.
@@ -35,7 +35,7 @@ func (b Breach) String() string {
 	return fmt.Sprintf("%s %s: %s", b.At.Format("15:04:05.000"), b.Rule, b.Text)
 }
 
-// Judge receives all changes. Only one goroutine may use it at a time.
+// Judge receives all changes. Only one goroutine may use a Judge at a time.
 type Judge struct {
 	// Window is the maximum age of the data that a process may act on.
 	Window time.Duration
@@ -49,10 +49,11 @@ type Judge struct {
 	processEnds []time.Time
 	breaches    []Breach
 	// excesses contains an entry for each Machine that was created although the fleet had enough Machines. A surplus
-	// Machine is excused if a process had ended within excuseWindow before its creation. Otherwise, it is a breach.
+	// Machine is excused if a process had ended within excuseWindow before its creation. Otherwise, the surplus
+	// Machine is a breach.
 	excesses []Breach
-	// deletions contains all deletions. Breaches decides at the end which deletions are breaches, when the whole life
-	// of each Machine is known.
+	// deletions contains all deletions. The method Breaches decides at the end which deletions are breaches, because
+	// only then the whole life of each Machine is known.
 	deletions []deletion
 
 	// Machines and Instances are the numbers of all Machines and instances that have ever existed.

@@ -255,8 +255,8 @@ func TestJudgeFindsBreaches(t *testing.T) {
 	}
 }
 
-// A process may have sent one more creation request before it ended. So the judge excuses one surplus Machine after the
-// end of a process.
+// A process may have sent one more creation request just before the end of the process. So the judge excuses one
+// surplus Machine after the end of a process.
 func TestEndOfProcessExcusesSurplusMachine(t *testing.T) {
 	for _, c := range []struct {
 		after   time.Duration

@@ -34,7 +34,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	// The tests mostly wait for the real controllers, so many run in parallel.
+	// The tests mostly wait for the real controllers, so many tests run in parallel.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)

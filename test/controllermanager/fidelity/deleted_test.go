@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The pod collector sets the pods of a deleted node to Failed and deletes them, whatever they tolerate. The real
-// collector needs almost two minutes.
+// The pod collector sets the pods of a deleted node to Failed and deletes them, whatever taints the pods tolerate.
+// The real collector needs almost two minutes.
 func TestPodsOfDeletedNode(t *testing.T) {
 	blocked := pod("blocked")
 	blocked.Finalizers = []string{finalizer}

@@ -194,8 +194,8 @@ func TestEvictions(t *testing.T) {
 	policy := func(p policyv1.UnhealthyPodEvictionPolicyType) step {
 		return change(budget(spec), func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = &p })
 	}
-	// The real controller updates only one of two budgets of a pod, and it may choose either one. So the second budget
-	// is created in the last step.
+	// The real controller updates only one of the two budgets of a pod, and the choice is random. So the second
+	// budget is created in the last step.
 	compare(t, joinNode("n"), create(pod("ready")), create(pod("unready")), create(pod("pending")), create(pod("done")),
 		changeStatus(pod("ready"), setReady), changeStatus(pod("unready"), unready), changeStatus(pod("done"), setSucceeded),
 		create(budget(spec)), refused(evict("ready")), evict("pending"),

@@ -154,9 +154,9 @@ func steps(parts ...any) (scenario []step) {
 	return scenario
 }
 
-// The controller attaches a volume when a pod that uses it is bound to a node. After the pod has ended and the kubelet
-// has released the volume, the controller removes it from the Node's status and deletes the attachment. The driver may
-// take longer.
+// The controller attaches a volume when a pod that uses it is bound to a node. After the pod has ended and the
+// kubelet has released the volume, the controller removes the volume from the Node's status and deletes the
+// attachment. The driver may take longer.
 func TestVolumeFollowsPod(t *testing.T) {
 	p := podWithVolume("db", "n", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), runPodWithVolume(p, "n", "data"), remove(p), changeStatus(p, setStopped),
@@ -170,7 +170,7 @@ func TestVolumeOfPodThatNeverRan(t *testing.T) {
 		reportInUse("n"), detachVolume("data", "n"))...)
 }
 
-// A second node gets the volume only after the driver has detached it from the first one.
+// A second node gets the volume only after the driver has detached it from the first node.
 func TestVolumeIsAttachedToOneNode(t *testing.T) {
 	first, second := podWithVolume("first", "n", "data"), podWithVolume("second", "m", "data")
 	compare(t, steps(joinNodeWithVolumes("n"), joinNodeWithVolumes("m"), runPodWithVolume(first, "n", "data"),

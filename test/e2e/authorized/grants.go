@@ -23,7 +23,7 @@ type Grant struct {
 	Namespace string // the namespace of the role, "" for all namespaces
 	Verb      string
 	Group     string
-	Resource  string // with the subresource, such as "pods/eviction"
+	Resource  string // includes the subresource, such as "pods/eviction"
 	Name      string // the only object of the grant, "" for any object
 
 	boundIn string // the only namespace in which a cluster-wide role is bound, "" for all namespaces

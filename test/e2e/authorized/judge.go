@@ -8,15 +8,15 @@ import (
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 )
 
-// checkRequests checks the requests of one user to one cluster. checkRequests returns the grants that they used, and a
-// description of each wrong request.
+// checkRequests checks the requests of one user to one cluster. checkRequests returns the grants that these requests
+// used, and a description of each wrong request.
 func checkRequests(requests []auditlog.Request, grants []Grant) (used map[Grant]bool, wrong []string) {
 	used = map[Grant]bool{}
 	for _, r := range requests {
 		grant, ok := find(grants, r)
 		switch {
 		case r.Denied && (ok || allowedForAll(r)):
-			// An API server that has just started denies everything until it has read its roles.
+			// An API server that has just started denies all requests until the server has read the roles.
 		case r.NamespaceEnds && ok:
 			// The roles allow the request, but the namespace is being deleted. A process cannot know this in advance.
 		case r.Code == http.StatusForbidden:

@@ -30,8 +30,8 @@ func processes() []process {
 // cluster are bound only there.
 type Clusters struct{ Control, Target, Namespace string }
 
-// Record writes the used grants into the folder. Its error names each request that was refused or that the roles do not
-// allow.
+// Record writes the used grants into the folder. The error of Record names each request that was refused or that the
+// roles do not allow.
 func Record(folder string, c Clusters) error {
 	var lines, wrong []string
 	for _, p := range processes() {

@@ -107,7 +107,8 @@ type Budget struct {
 	InForce func(Begin) bool
 }
 
-// Use returns how many machines the budget selects after a write, and how many of them are disrupted.
+// Use returns how many machines the budget selects after a write, and how many of the selected machines are
+// disrupted.
 func (b Budget) Use(at Begin) (selected, disrupted int) {
 	for _, m := range at.All {
 		if b.Selects != nil && !b.Selects(m.Labels) {

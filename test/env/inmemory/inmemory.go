@@ -1,5 +1,5 @@
 // Package inmemory starts the API server of test/apiserver for the tests of a binary. A real control plane would cost
-// 10 to 20 seconds of processor time. The functions of test/env work with both:
+// 10 to 20 seconds of processor time. The functions of test/env work with this server and with a real control plane:
 //
 //	func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 //

@@ -62,7 +62,7 @@ func objects(name string) (all []*unstructured.Unstructured) {
 			document, err = yaml.YAMLToJSON(document)
 		}
 		if err == nil && string(document) == "null" {
-			continue // only a comment
+			continue // The document contains only a comment.
 		}
 		if err == nil {
 			err = object.UnmarshalJSON(document)

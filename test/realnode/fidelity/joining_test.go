@@ -69,12 +69,13 @@ func nodeState(name string) func(client.Object) string {
 			labels = append(labels, key+"="+value)
 		}
 		for key, value := range n.Annotations {
-			if key != "node.alpha.kubernetes.io/ttl" { // kube-controller-manager sets this annotation.
+			if key != "node.alpha.kubernetes.io/ttl" { // kube-controller-manager sets the annotation ttl.
 				annotations = append(annotations, key+"="+value)
 			}
 		}
 		for _, taint := range n.Spec.Taints {
-			if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") { // kube-controller-manager sets these taints.
+			// kube-controller-manager sets the taints with this prefix.
+			if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
 				taints = append(taints, taint.ToString())
 			}
 		}

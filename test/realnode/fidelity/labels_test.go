@@ -26,7 +26,7 @@ func (l firstReport) Report(s simcloud.HostStatus) {
 	}
 }
 
-// The kubelet must refuse to start with labels of Kubernetes that it must not set.
+// The kubelet must refuse to start with labels of Kubernetes that a kubelet must not set.
 func TestKubeletRejectsReservedLabels(t *testing.T) {
 	kubelet, err := controlplane.Locate("kubelet")
 	if err != nil {

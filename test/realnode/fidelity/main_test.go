@@ -139,7 +139,7 @@ func compare(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	compareAlone(t, test)
 }
 
-// compareAlone calls compare while no other test runs. Tests that change the nodes need this.
+// compareAlone calls compare while no other test runs. Tests that change the nodes must use compareAlone.
 func compareAlone(t *testing.T, test func(*testing.T, *cluster, node) []string) {
 	t.Helper()
 	c, err := running()

@@ -100,7 +100,7 @@ var foreignChanges = []func(*corev1.Node){
 }
 
 // A running kubelet restores some values that another client changes, and keeps other changes. After a restart, the
-// kubelet also restores some values that it kept while it was running.
+// kubelet also restores some changed values that it kept while it was running.
 func TestKubeletKeepsOrRevertsChangesOfNode(t *testing.T) {
 	compareAlone(t, func(t *testing.T, c *cluster, n node) (all []string) {
 		c.record.states(t, 0, nodeState(n.name), "Ready=True")

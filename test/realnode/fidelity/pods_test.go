@@ -116,7 +116,8 @@ func TestPodIsKilledAfterGracePeriod(t *testing.T) {
 	})
 }
 
-// A pod with a finalizer outlives its containers. Its grace period is then 0.
+// A pod with a finalizer outlives its containers. When the containers have ended, the grace period of such a pod is
+// 0.
 func TestPodWithFinalizer(t *testing.T) {
 	p := scenario{"protected", takesTwoSeconds, simcloud.AnnotationStopAfter, "2s", corev1.RestartPolicyAlways, 30}
 	compare(t, func(t *testing.T, c *cluster, n node) []string {
@@ -130,7 +131,8 @@ func TestPodWithFinalizer(t *testing.T) {
 	})
 }
 
-// A pod that ended remains until a client deletes it. Then it is removed immediately, without a grace period.
+// A pod that ended remains until a client deletes it. After the deletion request, the pod is removed immediately,
+// without a grace period.
 func TestPodsEnd(t *testing.T) {
 	for wanted, p := range map[string]scenario{
 		"Succeeded ready": {"completes", "sleep 1", simcloud.AnnotationCompleteAfter, "1s", corev1.RestartPolicyNever, 30},

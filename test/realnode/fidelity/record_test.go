@@ -26,7 +26,7 @@ type record struct {
 	changed chan struct{}
 }
 
-// startRecording starts to record events. Call it before the first node joins.
+// startRecording starts to record events. Call startRecording before the first node joins.
 func (r *record) startRecording(ctx context.Context, config *rest.Config) error {
 	c, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {

@@ -57,7 +57,7 @@ func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 	})
 }
 
-// patchCondition writes CertificateApproved to the Machine if a live read shows another one.
+// patchCondition writes CertificateApproved to the Machine if a live read shows another value of the condition.
 func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedName, uid types.UID) error {
 	m := &v1beta1.Machine{}
 	if err := r.Live.Get(ctx, key, m); err != nil || m.UID != uid {

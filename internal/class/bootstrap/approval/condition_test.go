@@ -77,9 +77,9 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 	w.wantCondition(joins, "", "")
 }
 
-// An attacker who controls a guest reports the address of an API server and requests a serving certificate for it. The
-// request must stay pending, and the condition must say what an administrator can do. An address in a range of
-// --approve-guest-addresses must be approved.
+// An attacker who controls a guest reports the address of an API server and requests a serving certificate for this
+// address. The request must stay pending, and the condition must say what an administrator can do. An address in a
+// range of --approve-guest-addresses must be approved.
 //
 // Rules: guest-address-only-in-ranges, refused-request-in-condition.
 func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
@@ -95,8 +95,8 @@ func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
 	w.wantPending(theirs)
 }
 
-// An attacker who takes the place of the cloud reports the addresses of the Service kubernetes and of its endpoints as
-// those of an instance. The approver must read them from the target cluster and refuse the request.
+// An attacker who takes the place of the cloud reports the addresses of the Service kubernetes and of its endpoints
+// as those of an instance. The approver must read these addresses from the target cluster and refuse the request.
 //
 // Rules: no-serving-certificate-for-reserved-addresses, refused-request-in-condition.
 func TestAttackCloudReportsAddressOfServiceKubernetes(t *testing.T) {

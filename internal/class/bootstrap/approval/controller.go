@@ -126,10 +126,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.leavePending(ctx, csr, request, facts, decision, retryAfter)
 }
 
-// confirm repeats the decision with live reads of the Machine, the Node, and the other Machines with the node name. For
-// a serving certificate, it also reads the addresses of the API servers. The cache may lack another Machine with the
-// node name, which does no harm. If that Machine has joined, its Node prevents the approval. If it has not joined, the
-// older facts.Machine takes precedence.
+// confirm repeats the decision with live reads of the Machine, the Node, and the other Machines with the node name.
+// For a serving certificate, it also reads the addresses of the API servers. The cache may lack another Machine with
+// the node name, which does no harm. If that Machine has joined, its Node prevents the approval. If that Machine has
+// not joined, the older facts.Machine takes precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -225,8 +225,8 @@ func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.Certi
 	return result, nil
 }
 
-// machineToReport returns the Machine on which to report a pending request, or nil. This is the Machine of the sender
-// or, if unknown, of the requested node name.
+// machineToReport returns the Machine on which to report a pending request, or nil. If the sender's Machine is
+// unknown, the result is the Machine of the requested node name.
 func (r *Reconciler) machineToReport(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
 	m := facts.Machine
 	if m == nil && request.Wanted != "" {
@@ -263,8 +263,8 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 				"machine", client.ObjectKeyFromObject(m))
 		case !hasIP(reported.Addresses) && !hasIP(reported.GuestAddresses),
 			reported.NodeName == "" && m.Status.Instance != nil && m.Status.Instance.NodeName != "":
-			// The answer lacks the node name or the IP addresses. The instance has them, because its kubelet sent the
-			// request. The cloud will probably report them later.
+			// The answer lacks the node name or the IP addresses. The instance has a node name and addresses, because
+			// its kubelet sent the request. The cloud will probably report the missing data later.
 			known.until = now.Add(answerRetry)
 		}
 		r.state.storeAnswer(m.UID, known, now)

@@ -54,7 +54,7 @@ type Decision struct {
 	// Approve is false if the request must stay pending.
 	Approve bool
 	Reason  Reason
-	// Message explains the decision to users. It may quote the request but contains no secret.
+	// Message explains the decision to users. The message may quote the request but contains no secret.
 	Message string
 	// Report means that an event tells administrators why the request stays pending.
 	Report bool
@@ -79,7 +79,8 @@ func readRequest(csr *certificatesv1.CertificateSigningRequest) request {
 	return request{kubeletcsr.Read(csr)}
 }
 
-// Decide returns whether a pending request is approved, and why. It approves only requests of the provider's Machines.
+// Decide returns whether a pending request is approved, and why. Decide approves only requests of the provider's
+// Machines.
 func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 	return readRequest(csr).decide(f)
 }

@@ -92,7 +92,8 @@ func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1bet
 	return precedingMachine(live, m), nil
 }
 
-// machinesByNodeName returns the Machines that have or will get a Node with this name. Callers must not change them.
+// machinesByNodeName returns the Machines that have or will get a Node with this name. Callers must not change the
+// Machines.
 func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1beta1.Machine, error) {
 	list := &v1beta1.MachineList{}
 	if err := r.Machines.List(ctx, list, client.MatchingFields{index.MachineByNodeName: node},
@@ -102,9 +103,9 @@ func (r *Reconciler) machinesByNodeName(ctx context.Context, node string) ([]v1b
 	return list.Items, nil
 }
 
-// machineOf returns the Machine of a Node. It prefers a Machine whose status.nodeRef names the Node. If several do, it
-// prefers one that the Node's mark or provider ID confirms. The last choice is a Machine whose instance will register
-// the Node.
+// machineOf returns the Machine of a Node. machineOf prefers a Machine whose status.nodeRef names the Node. If
+// several Machines name the Node, machineOf prefers a Machine that the Node's mark or provider ID confirms. The last
+// choice is a Machine whose instance will register the Node.
 func machineOf(machines []v1beta1.Machine, name string, node *corev1.Node) *v1beta1.Machine {
 	var paired, expecting *v1beta1.Machine
 	for i := range machines {

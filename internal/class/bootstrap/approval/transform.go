@@ -12,7 +12,7 @@ import (
 )
 
 // Transform removes unused fields of CertificateSigningRequests in a cache. Decided requests and those for other
-// signers keep only the requester, the signer and the status. It is a cache.TransformFunc.
+// signers keep only the requester, the signer and the status. Transform is a cache.TransformFunc.
 func Transform(object any) (any, error) {
 	csr, ok := object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {

@@ -24,10 +24,10 @@ import (
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-// Wiring returns one controller for each signer, so that requests that wait for the provider do not delay those of the
-// other signer. Three events trigger a request: the request changes, the Machine with its node name changes, or the
-// Node with its node name changes. synced reports whether the target cluster's cache is complete. Until then, Machines
-// and Nodes trigger no requests.
+// Wiring returns one controller for each signer, so that requests that wait for the provider do not delay the
+// requests of the other signer. Three events trigger the reconciliation of a request: the request changes, the
+// Machine with its node name changes, or the Node with its node name changes. synced reports whether the target
+// cluster's cache is complete. Until the cache is complete, Machines and Nodes trigger no requests.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	newController := func(name, signer string) wiring.Controller {
 		requestsOf := requestsByNode(r.Cache, signer, synced)

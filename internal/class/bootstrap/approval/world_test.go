@@ -248,7 +248,7 @@ func (w *world) client(config *rest.Config) client.Client {
 	return c
 }
 
-// post creates a certificate request and returns its name. It retries until the API server knows a new token.
+// post creates a certificate request and returns its name. The method retries until the API server knows a new token.
 func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	w.Helper()
 	csr := d.Object(w)
@@ -303,7 +303,7 @@ func (w *world) wantReported(name string, want Reason) {
 
 func (w *world) wantPendingWithoutEvent(name string) {
 	w.Helper()
-	// The controllers need the request in their cache. This approver reads it live.
+	// The controllers need the request in their cache. This approver reads the request live.
 	live := *w.approver
 	live.Cache = w.WithWatch
 	if _, err := live.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {

@@ -44,12 +44,14 @@ const (
 	Refused
 )
 
-// Joins finds the requests of nodes for their first client certificate. It lists the requests live, because Kubernetes
-// deletes them about an hour after the approval. Calls during a list wait for the next list and share its result.
+// Joins finds the requests of nodes for their first client certificate. The lookup lists the requests live, because
+// Kubernetes deletes them about an hour after the approval. Calls during a list wait for the next list and share its
+// result.
 type Joins struct {
 	requests client.Reader
 	started  atomic.Int64
-	// lock guards byNode and serializes lists. It is a channel, so that a caller stops waiting when its context ends.
+	// lock guards byNode and serializes lists. The lock is a channel, so that a caller stops waiting when its context
+	// ends.
 	lock   chan struct{}
 	byNode map[string][]JoinRequest
 }
@@ -61,9 +63,9 @@ func NewJoins(requests client.Reader) *Joins {
 	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of is a method that finds the client certificates of a node name. It lists the requests after the call, and not
-// earlier. A kubelet needs its certificate to register its Node. So for a Node that existed before the call, the result
-// is complete.
+// Of returns the client certificates that were issued for a node name. The method lists the requests after the call,
+// and not earlier. A kubelet needs its certificate to register its Node. So for a Node that existed before the call,
+// the result is complete.
 func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
 	requests, err := j.Requests(ctx, node)
 	var joined []Joined

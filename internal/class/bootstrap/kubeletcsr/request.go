@@ -153,7 +153,8 @@ func (r *Request) readCertificateRequest(data []byte) error {
 	if err != nil {
 		return errors.New("the request's PEM block cannot be parsed")
 	}
-	// The subject must have only one common name. If it has several, X.509 parsers disagree about which one to use.
+	// The subject must have only one common name. If the subject has several, X.509 parsers disagree about which one
+	// to use.
 	var commonNames, organizations int
 	for _, a := range parsed.Subject.Names {
 		switch {
@@ -207,7 +208,7 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 	return nil
 }
 
-// hasKubeletUsages reports whether kubelets request this kind of certificate with these usages. They request key
+// hasKubeletUsages reports whether kubelets request this kind of certificate with these usages. Kubelets request key
 // encipherment only for keys that support it, such as RSA keys.
 func hasKubeletUsages(usages []certificatesv1.KeyUsage, k Kind) bool {
 	purpose := certificatesv1.UsageClientAuth

@@ -52,8 +52,8 @@ type (
 	}
 )
 
-// ignition writes a machine as an Ignition config. Ignition has no packages or commands. It needs no commands, because
-// systemd starts later and reads all modules, kernel parameters and units.
+// ignition writes a machine as an Ignition config. Ignition has no packages or commands. Ignition needs no commands,
+// because systemd starts later and reads all modules, kernel parameters and units.
 func ignition(m *machine) ([]byte, error) {
 	var config ignitionConfig
 	config.Ignition.Version = ignitionVersion

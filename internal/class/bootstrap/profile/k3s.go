@@ -7,7 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// agent joins a machine to a k3s or RKE2 cluster. It contains its own containerd and kubelet, and prepares the kernel.
+// agent joins a machine to a k3s or RKE2 cluster. The agent contains its own containerd and kubelet, and prepares the
+// kernel.
 type agent struct {
 	unit, folder string
 	// server is the default of the --server flag, or empty if the flag is required.

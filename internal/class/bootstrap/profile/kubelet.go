@@ -46,8 +46,8 @@ var (
 	}}
 )
 
-// kubeletUnit contains no settings that differ between machines or images. They are in a drop-in, whose name sorts
-// after the drop-ins of the kubeadm package.
+// kubeletUnit contains no settings that differ between machines or images. These settings are in a drop-in, whose
+// name sorts after the drop-ins of the kubeadm package.
 const kubeletUnit = `[Unit]
 Description=Kubelet
 Wants=network-online.target

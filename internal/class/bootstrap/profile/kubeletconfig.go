@@ -115,8 +115,8 @@ func parseKubeletConfig(o Options, user map[string]any) error {
 	return nil
 }
 
-// withUninitialized adds the taint machinist.dev/uninitialized to the user's taints. It keeps pods away until the Node
-// has the machine's labels and taints.
+// withUninitialized adds the taint machinist.dev/uninitialized to the user's taints. The taint keeps pods away until
+// the Node has the machine's labels and taints.
 func withUninitialized(userTaints any) ([]any, error) {
 	uninitialized := map[string]any{"key": v1beta1.NodeTaintUninitialized, "effect": "NoSchedule"}
 	taints, isList := userTaints.([]any)

@@ -50,7 +50,7 @@ type Options struct {
 
 	// SSHKeys are the public keys for the image's default user, each a line of authorized_keys.
 	SSHKeys []string
-	// SetHostname sets the host name to the Machine's name. If it is false, the cloud sets the host name.
+	// SetHostname sets the host name to the Machine's name. If SetHostname is false, the cloud sets the host name.
 	SetHostname bool
 
 	// Server is the https URL of the k3s or RKE2 servers. Defaults to the API endpoint for k3s.

@@ -18,8 +18,8 @@ type distribution struct {
 	runtime        Runtime
 	kubelet        KubeletSource
 	runtimePackage string
-	// tools are the packages that the kubelet and its plugins need. The kubelet's package depends on them, but a
-	// downloaded kubelet does not.
+	// tools are the packages that the kubelet and its plugins need. The kubelet's package installs these packages as
+	// dependencies, but a downloaded kubelet does not.
 	tools     []string
 	packaging *packaging
 	// configuresRuntime means that the profile configures containerd, because the image's containerd reads no
@@ -93,8 +93,8 @@ type machine struct {
 	units    []unit
 	packages []string
 	aptProxy map[string]string
-	// before holds the commands that run before the units start, and after those that run afterwards. Only a
-	// cloud-config supports commands, because Ignition runs before systemd.
+	// before holds the commands that run before the units start, and after holds the commands that run afterwards.
+	// Only a cloud-config supports commands, because Ignition runs before systemd.
 	before, after [][]string
 	sshKeys       []string
 	setHostname   bool

@@ -268,8 +268,8 @@ func validateURL(flag, value string, password bool) error {
 	return nil
 }
 
-// redacted returns the value of an option for an error message. It omits the part before an @, because this part
-// may contain a password.
+// redacted returns the value of an option for an error message. The function omits the part before an @, because this
+// part may contain a password.
 func redacted(value string) string {
 	scheme, rest, found := strings.Cut(value, "://")
 	if at := strings.LastIndex(rest, "@"); found && at >= 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Secret returns the manifest of a Secret with a template, and with the key and label that classes need. Without a
-// namespace, users choose it when they apply the manifest. Both names must be valid.
+// namespace, users choose it when they apply the manifest. The name and the namespace must be valid.
 func Secret(name, namespace string, template []byte) []byte {
 	var out bytes.Buffer
 	out.WriteString("apiVersion: v1\nkind: Secret\nmetadata:\n  name: " + quoted(name) + "\n")
@@ -39,7 +39,8 @@ func writeText(out *bytes.Buffer, text, indent string) {
 }
 
 // isBlock reports whether a YAML literal block can represent the text exactly. The text must end with one line break.
-// Its first line must be neither empty nor indented. Other characters that YAML reads as line breaks are not allowed.
+// The first line of the text must be neither empty nor indented. Other characters that YAML reads as line breaks are
+// not allowed.
 func isBlock(text string) bool {
 	return isText([]byte(text)) && strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n") &&
 		!strings.ContainsAny(text[:1], " \t\n") && !strings.Contains(text, "\r")

@@ -17,7 +17,7 @@ import (
 
 // Resolved contains the inputs for creating the instance of a Machine.
 type Resolved struct {
-	// ClassName and ClassUID identify the class. They are empty for an inline specification.
+	// ClassName and ClassUID identify the class. Both fields are empty for an inline specification.
 	ClassName string
 	ClassUID  types.UID
 	// Provider is the provider of the Machine. Only ResolveForDeletion can return an empty Provider: no object names a
@@ -29,8 +29,8 @@ type Resolved struct {
 	NodeProviderID string
 	// Adoption is the policy of the class, or Forbid for an inline specification.
 	Adoption v1beta1.AdoptionPolicy
-	// AdoptFrom is a former cluster whose instances Machines of the class may adopt until AdoptFromUntil. Both come
-	// from annotations of the class.
+	// AdoptFrom is a former cluster whose instances Machines of the class may adopt until AdoptFromUntil. The cluster
+	// and the time come from annotations of the class.
 	AdoptFrom, AdoptFromUntil string
 	// CredentialsRef refers to the Secret with Credentials. Nil means that the driver uses the credentials of its
 	// environment.
@@ -54,8 +54,8 @@ func (r Resolved) Class() provider.Class {
 	return provider.Class{Spec: r.ProviderSpec, Credentials: r.Credentials}
 }
 
-// SpecHash returns a hash of the providerSpec, regardless of white space and the order of keys. It has 32 characters,
-// or is empty without a providerSpec.
+// SpecHash returns a hash of the providerSpec, regardless of white space and the order of keys. The result has 32
+// characters, or is empty without a providerSpec.
 func (r Resolved) SpecHash() string {
 	if len(r.ProviderSpec) == 0 {
 		return ""
@@ -83,7 +83,7 @@ func UserDataHash(namespace string, template Template) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Template is user data with placeholders. It may contain secrets, so it is printed as "[redacted]".
+// Template is user data with placeholders. Template may contain secrets, so it is printed as "[redacted]".
 type Template []byte
 
 const redacted = "[redacted]"

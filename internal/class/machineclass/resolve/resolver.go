@@ -114,8 +114,8 @@ type userData struct {
 	values []v1beta1.UserDataValue
 }
 
-// describe returns the content of the class or inline specification without Secrets. If it returns an *Error, the other
-// results are empty.
+// describe returns the content of the class or inline specification without Secrets. If the method returns an *Error,
+// the other results are empty.
 func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
 	switch {
@@ -149,7 +149,7 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 	}, userData{ref: m.Spec.UserDataRef}, nil
 }
 
-// OfClass resolves the fields of the class itself. It reads no Secrets, so Credentials and UserData stay empty.
+// OfClass resolves the fields of the class itself. OfClass reads no Secrets, so Credentials and UserData stay empty.
 func OfClass(class *v1beta1.MachineClass) Resolved {
 	out := Resolved{
 		ClassName:      class.Name,

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 )
 
-// server answers a read when the test sends to its channel. Reads are numbered in the order in which they begin, and
-// the returned Secret contains the number.
+// server answers a read when the test sends a value to the channel. Reads are numbered in the order in which they
+// begin, and the returned Secret contains the number.
 type server struct {
 	client.Reader
 	answers chan error

@@ -34,7 +34,7 @@ func TestValuesOfTheClassReplacePlaceholders(t *testing.T) {
 	registry := labelledFor(v1beta1.SecretUseUserData, secret("registry", "token", "hunter2"))
 	for name, c := range map[string]struct {
 		objects []client.Object
-		reason  string // empty: no error
+		reason  string // empty if there is no error
 		text    string
 	}{
 		"everything exists":       {[]client.Object{template, registry, texts(usable)}, "", ""},

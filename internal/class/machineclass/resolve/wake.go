@@ -59,8 +59,8 @@ func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Ob
 	return classes.Items, nil
 }
 
-// MachinesOfSecret maps a Secret to the Machines that may wait for it: they use it, directly or through their class,
-// and are not settled. The reader must have the indexes of package index and ClassBySecret.
+// MachinesOfSecret maps a Secret to the Machines that may wait for the Secret: Machines that use the Secret, directly
+// or through their class, and are not settled. The reader must have the indexes of package index and ClassBySecret.
 func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
 		waiting := waitingMachines(ctx, reader, secret.GetNamespace(), index.MachineBySecret, secret.GetName())
@@ -77,8 +77,8 @@ func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// MachinesOfClass maps a MachineClass to the Machines that may wait for it: they use it and are not settled. The reader
-// must have the indexes of package index.
+// MachinesOfClass maps a MachineClass to the Machines that may wait for the class: Machines that use the class and
+// are not settled. The reader must have the indexes of package index.
 func MachinesOfClass(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, class client.Object) []reconcile.Request {
 		return waitingMachines(ctx, reader, class.GetNamespace(), index.MachineByClass, class.GetName())

@@ -209,7 +209,7 @@ func TestCountsAreWrittenAtMostEveryTenSeconds(t *testing.T) {
 // Rule: budget-status.
 func TestStatusIsWrittenWhenAWindowOpensOrCloses(t *testing.T) {
 	w := newWorld(t, budget(nightly))
-	if written, after := w.pass(); !written || after != time.Hour { // A clock may be set.
+	if written, after := w.pass(); !written || after != time.Hour { // The system clock may be changed.
 		t.Fatalf("written %t, requeue after %v", written, after)
 	}
 	w.clock.Step(6*time.Hour - time.Second)

@@ -27,7 +27,7 @@ import (
 type Use struct {
 	// Selected is how many machines the budget selects.
 	Selected int
-	// Disrupted counts the disrupted machines among the selected ones, by reason.
+	// Disrupted counts the disrupted machines among the selected machines, by reason.
 	Disrupted map[v1beta1.DisruptionReason]int
 }
 

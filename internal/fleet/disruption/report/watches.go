@@ -32,13 +32,13 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// budgetsOf returns the budgets that select a machine. It runs in an event handler, so it does not wait for writes in
-// progress.
+// budgetsOf returns the budgets that select a machine. budgetsOf runs in an event handler, so it does not wait for
+// writes in progress.
 func (r *Reconciler) budgetsOf(ctx context.Context, machine client.Object) (requests []reconcile.Request) {
 	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, r.Client, &v1beta1.MachineDisruptionBudgetList{},
 		client.InNamespace(machine.GetNamespace()), client.DisableReadYourWritesConsistency)
 	if err != nil {
-		return nil // The cache has not synced yet. Each budget triggers an event when it has.
+		return nil // The cache has not synced yet. After the sync, each budget triggers an event.
 	}
 	for _, b := range budgets {
 		if disruption.Selector(b).Matches(labels.Set(machine.GetLabels())) {

@@ -52,7 +52,7 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.reconcile()
-	b.wantCalls(getItself, listSets, getItself, createSet, patchStatus) // there is nothing to list machines of
+	b.wantCalls(getItself, listSets, getItself, createSet, patchStatus) // without a set, no machines are listed
 	b.settle()
 	b.change(func(d *v1beta1.MachineDeployment) {
 		replicas(5)(d)
@@ -144,7 +144,7 @@ func TestADeploymentThatIsDeletedMeanwhileIsNoError(t *testing.T) {
 		b.hooks.beforePatch = nil
 		b.must(b.api.Delete(b.ctx, b.deployment(), client.PropagationPolicy(metav1.DeletePropagationOrphan)))
 		d := b.deployment()
-		d.Finalizers = nil // the garbage collector's part
+		d.Finalizers = nil // as the garbage collector does
 		b.must(b.api.Update(b.ctx, d))
 	}
 	if _, err := b.try("web"); err != nil {

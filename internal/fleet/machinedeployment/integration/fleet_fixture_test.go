@@ -345,8 +345,8 @@ func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int)
 	f.Cleanup(g.stop)
 }
 
-// createdMachines returns how many machines were created since the guard started. It first waits until the guard has
-// received the events of all existing machines.
+// createdMachines returns how many machines were created since the guard started. createdMachines first waits until
+// the guard has received the events of all existing machines.
 func (f *fleet) createdMachines() int {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, env.Patience)

@@ -101,8 +101,8 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// cached returns a client that simulates a cache. It reads from the API server, supports indexes, applies hooks and
-// records writes.
+// cached returns a client that simulates a cache. The method reads from the API server, supports indexes, applies
+// hooks and records writes.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,

@@ -231,7 +231,7 @@ func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 	}
 	b.wantCalls(map[string]int{"create": 1})
 
-	b.scale(4) // Another spec may fare better.
+	b.scale(4) // With another spec, the creation may succeed.
 	allowed = 100
 	b.reconcile()
 	b.wantLives(4)

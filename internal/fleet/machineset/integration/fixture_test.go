@@ -109,7 +109,8 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// cached returns a client that simulates a cache. It reads from the API server, supports indexes and applies the hooks.
+// cached returns a client that simulates a cache. The method reads from the API server, supports indexes and applies
+// the hooks.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,

@@ -268,10 +268,11 @@ func TestRemediationOfASetAlone(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})
 	b.reconcile()
-	b.wantCalls(map[string]int{"delete": 0, "create": 0}) // One at a time.
+	b.wantCalls(map[string]int{"delete": 0, "create": 0}) // Machines are replaced one at a time.
 
 	b.runAll()
-	b.clock.SetTime(b.clock.Now().Add(time.Minute)) // A Ready machine is left alone for a while.
+	// A machine that is Ready again is not replaced during the grace period.
+	b.clock.SetTime(b.clock.Now().Add(time.Minute))
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})
 	b.wantLives(3)

@@ -1,11 +1,11 @@
 // Package handover defines how a MachineDeployment and its MachineSets move machines from one set to another without
 // replacing them.
 //
-// The deployment first annotates the receiving set with machinist.dev/receive-from. It then patches the other set:
-// lower replicas, and the annotation machinist.dev/move-to, which is the order to hand over the surplus. While the sets
-// have these annotations, neither set deletes its surplus machines. The old set hands machines over, and the receiving
-// set keeps them until the deployment has raised its replicas. A process may stop between any two steps without a
-// change in the number of machines.
+// The deployment first annotates the receiving set with machinist.dev/receive-from. Then the deployment patches the
+// other set: lower replicas, and the annotation machinist.dev/move-to, which is the order to hand over the surplus.
+// While the sets have these annotations, neither set deletes its surplus machines. The old set hands machines over,
+// and the receiving set keeps them until the deployment has raised its replicas. A process may stop between any two
+// steps without a change in the number of machines.
 package handover
 
 import (
@@ -71,8 +71,8 @@ func Receives(set *v1beta1.MachineSet) bool {
 	return receives && ofDeployment(set)
 }
 
-// ReceivesFrom reports whether the set receiver may receive machines of the set source. This requires that both sets
-// belong to the same deployment, and that the receiver's annotation receive-from names the source.
+// ReceivesFrom reports whether the set receiver may receive machines of the set source. The condition is that both
+// sets belong to the same deployment, and that the receiver's annotation receive-from names the source.
 func ReceivesFrom(receiver, source *v1beta1.MachineSet) bool {
 	a, b := metav1.GetControllerOfNoCopy(receiver), metav1.GetControllerOfNoCopy(source)
 	return a != nil && b != nil && a.UID == b.UID && receiver.UID != source.UID &&

@@ -1,6 +1,6 @@
-// Package victims decides which machines a set with too many machines deletes. The set calls Choose, and the deployment
-// calls ForecastOf before it lowers replicas. Both must agree. Otherwise too few machines would stay available, or a
-// rollout would wait for a deletion that never happens.
+// Package victims decides which machines a set with too many machines deletes. The set calls Choose, and the
+// deployment calls ForecastOf before it lowers replicas. Both results must agree. Otherwise too few machines would
+// stay available, or a rollout would wait for a deletion that never happens.
 package victims
 
 import (

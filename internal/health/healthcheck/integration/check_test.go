@@ -40,7 +40,7 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 		b.silence(m)
 		b.clock.Step(20 * time.Second)
 	}
-	b.advance(5*time.Minute - 50*time.Second) // The first two are due.
+	b.advance(5*time.Minute - 50*time.Second) // The timeouts of the first two machines have ended.
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonTooManyUnhealthy,
 		"3 of 10 machines are not well, and remediation stops at more than 2 (maxUnhealthy 20%).", 10, 7, 0)
@@ -253,7 +253,7 @@ func TestInvalidSelectorIsReported(t *testing.T) {
 	b.restart()
 	b.advance(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidSelector, "no label", 0, 0, 1)
-	b.wantMarked(machines[0]) // by the built-in policy
+	b.wantMarked(machines[0]) // The built-in policy marks the machine.
 }
 
 // Without the admission webhook, a user can create a check with Ready=True as an unhealthy condition. Such a check must
@@ -273,7 +273,7 @@ func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {
 	b.restart()
 	b.advance(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidConfiguration, "spec.unhealthyNodeConditions[0].status", 0, 0, 1)
-	b.wantMarked(machines[0]) // by the built-in policy
+	b.wantMarked(machines[0]) // The built-in policy marks the machine.
 }
 
 // Relevant changes and the end of a timeout trigger the controller.

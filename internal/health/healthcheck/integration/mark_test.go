@@ -35,7 +35,7 @@ func testMarkedByAnother(t *testing.T, launch string) {
 	b.advance(9 * time.Minute)
 	b.wantMarked()
 
-	// The provider has read the machine before it was marked for remediation.
+	// The provider has read the machine before the machine was marked for remediation.
 	unaware := b.read(broken)
 	b.advance(time.Minute)
 	b.wantMarked(broken)

@@ -30,7 +30,7 @@ const (
 	maxParts        = 20
 )
 
-// Page is the result of a provider's last pass. Its content changes only if the result changes.
+// Page is the result of a provider's last pass. The content of a Page changes only if the result changes.
 type Page struct {
 	// Provider is the provider whose instances were listed. Namespace is the only namespace of its Machines, or empty
 	// for all.
@@ -119,7 +119,7 @@ func (p *Page) key() string {
 const shardInfix = ".shard."
 
 // outdated returns the keys of pages that describe the same instances but were written with another number of shards.
-// The processes that wrote them have ended.
+// The processes that wrote these pages have ended.
 func (p *Page) outdated(data map[string]string) (keys []string) {
 	_, count, _ := strings.Cut(p.Shard, "-of-")
 	for key := range data {

@@ -66,7 +66,7 @@ func TestSetWithTooManyMachinesIsFrozen(t *testing.T) {
 // Rules: overshoot-freezes-owner, overshoot-counts-family.
 func TestDeploymentIsFrozenWithItsSets(t *testing.T) {
 	b := newBench(t)
-	b.newDeployment(3) // and a surge of 1
+	b.newDeployment(3) // 3 replicas and a surge of 1
 	b.wantLive(3)
 	set := &b.allSets()[0]
 	b.others(set, 3)

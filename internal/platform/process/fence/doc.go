@@ -7,9 +7,9 @@
 // after this time. Other candidates observe the renewal later, and then wait for a lease duration, which is longer than
 // the renew deadline. Therefore no other process acts before the fence closes.
 //
-// The clock is Go's monotonic clock. It advances while the process is stopped (SIGSTOP, a debugger, a throttled
-// cgroup), but not while the whole host is suspended. After the host resumes, a former leader may act for at most the
-// rest of the renew deadline. Idempotency tokens and preconditions make these actions harmless.
+// The clock is Go's monotonic clock. This clock advances while the process is stopped (SIGSTOP, a debugger, a
+// throttled cgroup), but not while the whole host is suspended. After the host resumes, a former leader may act for
+// at most the rest of the renew deadline. Idempotency tokens and preconditions make these actions harmless.
 //
 // A closed fence never opens again. The process ends, and its successor starts from the state in the API server.
 package fence

@@ -14,7 +14,7 @@ import (
 // ErrFenced is the cause of the error that a closed fence returns instead of running an action.
 var ErrFenced = errors.New("fenced off: this process may no longer hold the leader's Lease")
 
-// Fence determines whether this process certainly holds the Lease. Its methods may be called concurrently.
+// Fence determines whether this process certainly holds the Lease. The methods of Fence may be called concurrently.
 type Fence struct {
 	clock    clock.WithTickerAndDelayedExecution
 	deadline time.Duration
@@ -59,8 +59,8 @@ func AlwaysOpen() *Fence {
 	return f
 }
 
-// Check returns nil while this process certainly holds the Lease. Otherwise it returns an error that wraps ErrFenced
-// and names the reason. Send the guarded request immediately after the check.
+// Check returns nil while this process certainly holds the Lease. Otherwise, Check returns an error that wraps
+// ErrFenced and names the reason. Send the guarded request immediately after the check.
 func (f *Fence) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,8 +82,8 @@ func (f *Fence) expireLocked() {
 	}
 }
 
-// Context returns the context for all work of the process. It is cancelled when the fence closes for good, with a cause
-// that wraps ErrFenced.
+// Context returns the context for all work of the process. The context is cancelled when the fence closes for good,
+// with a cause that wraps ErrFenced.
 func (f *Fence) Context() context.Context { return f.base }
 
 // With derives a context from the parent context. The derived context also ends when the fence closes permanently.

@@ -21,7 +21,7 @@ var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "lease
 
 type lease struct {
 	clock   *clocktesting.FakeClock
-	took    time.Duration // from sending a write until the answer
+	took    time.Duration // time from sending a write until the answer
 	err     error
 	holder  string
 	writes  []resourcelock.LeaderElectionRecord

@@ -17,8 +17,8 @@ import (
 // under its own name. None of these processes can act before the common Lease of the previous group has expired. A
 // member that cannot renew both Leases stops acting before the common Lease expires.
 //
-// A member releases its own Lease, so that its successor can lead at once. The common Lease is never released, because
-// a member does not know whether other members still need it. It expires.
+// A member releases its own Lease, so that its successor can lead at once. The common Lease is never released,
+// because a member does not know whether other members still need it. The common Lease expires.
 type Joint struct {
 	// own is the lock of the member's own Lease. common is the lock of the common Lease, and its identity is the name
 	// of the group. No other lock uses these two Leases.
@@ -67,8 +67,8 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return own, ownRaw, ownErr
 }
 
-// Create implements resourcelock.Interface. It acquires the common Lease and creates the member's own Lease. If the own
-// Lease already exists, Create fails, because the Lease may have another holder.
+// Create implements resourcelock.Interface. Create acquires the common Lease and creates the member's own Lease. If
+// the own Lease already exists, Create fails, because the Lease may have another holder.
 func (j *Joint) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if err := j.hold(ctx, record); err != nil {
 		return err
@@ -85,8 +85,8 @@ func (j *Joint) createOwn(ctx context.Context, record resourcelock.LeaderElectio
 	return err
 }
 
-// Update implements resourcelock.Interface. It renews the common Lease first, and then the member's own Lease. If the
-// record has no holder, Update releases only the member's own Lease.
+// Update implements resourcelock.Interface. Update renews the common Lease first, and then the member's own Lease. If
+// the record has no holder, Update releases only the member's own Lease.
 func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		return j.own.Update(ctx, record)
@@ -121,8 +121,8 @@ func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionReco
 	return nil
 }
 
-// renewCommon renews the common Lease. A conflict with a renewal by another member counts as success, because that
-// renewal happened after this call.
+// renewCommon renews the common Lease. A conflict with a renewal by another member counts as success, because the
+// other member's renewal happened after the start of this call.
 //
 // renewCommon never takes over the Lease from another holder. Only the elector knows how long the record has been
 // unchanged.

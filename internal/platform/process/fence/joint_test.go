@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// store is an API server with Leases. It rejects outdated writes.
+// store is an API server with Leases. The store rejects outdated writes.
 type store struct {
 	coordinationclient.LeaseInterface
 	leases   map[string]coordinationv1.Lease

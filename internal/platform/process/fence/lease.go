@@ -20,10 +20,10 @@ import (
 // If the leader renewed twice within one second, a candidate with LeaseLock would not notice the last renewal, and
 // would take over too early.
 //
-// Any client that may write the Lease can change it, and its holder notices this only at its next renewal. Therefore a
-// Lease that its holder did not release counts as held for another lease duration. This applies to a deleted Lease, to
-// a Lease without a holder, and to a Lease that names this process although this process has not acquired it. Durations
-// outside of the limits are replaced with the nearest limit.
+// Any client that may write the Lease can change it, and its holder notices this only at its next renewal. Therefore
+// a Lease that its holder did not release counts as held for another lease duration. This rule applies to a deleted
+// Lease, to a Lease without a holder, and to a Lease that names this process although this process has not acquired
+// it. Durations outside of the limits are replaced with the nearest limit.
 type Lease struct {
 	// Client is the client for the namespace of the Lease.
 	Client coordinationclient.LeaseInterface
@@ -31,7 +31,8 @@ type Lease struct {
 	Namespace, Name string
 	// Holder is the identity under which this process holds the Lease.
 	Holder string
-	// Duration is the lease duration of this process. It is also the minimum duration for a Lease of another holder.
+	// Duration is the lease duration of this process. This duration is also the minimum duration for a Lease of
+	// another holder.
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
@@ -43,10 +44,11 @@ type Lease struct {
 	shared bool
 	// known is the Lease after the last read or write, or nil if it did not exist.
 	known *coordinationv1.Lease
-	// foreignRecord is the latest record of the Lease if that record names another holder. Otherwise it is nil.
+	// foreignRecord is the latest record of the Lease if that record names another holder. Otherwise, foreignRecord
+	// is nil.
 	foreignRecord *resourcelock.LeaderElectionRecord
-	// requested is true if an attempt of this process to acquire the Lease may have succeeded. It becomes false when
-	// the process sees another holder.
+	// requested is true if an attempt of this process to acquire the Lease may have succeeded. The field becomes
+	// false when the process sees another holder.
 	requested bool
 }
 
@@ -135,8 +137,8 @@ func (l *Lease) noteRequest(err error) {
 	l.requested = l.requested || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err)
 }
 
-// Update implements resourcelock.Interface. It fails if another client has written the Lease since this process last
-// read or wrote it. It recreates a deleted Lease.
+// Update implements resourcelock.Interface. Update fails if another client has written the Lease since this process
+// last read or wrote it. Update recreates a deleted Lease.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.LeaderTransitions < 0 || record.LeaderTransitions > math.MaxInt32 {
 		record.LeaderTransitions = 0 // The API server refuses a number that does not fit into an int32.

@@ -25,7 +25,8 @@ const (
 	CodeInvalidValue = "InvalidValue"
 )
 
-// fields reads the fields of one JSON object and records which were read. reportUnread reports all others.
+// fields reads the fields of one JSON object and records which fields were read. reportUnread reports all other
+// fields.
 type fields struct {
 	object   map[string]any
 	path     string

@@ -28,12 +28,12 @@ const (
 	// kubermaticOwnedBy is the label of a Node with the UID of its Machine.
 	kubermaticOwnedBy = "machine-controller/owned-by"
 
-	// kubermaticInitializers is an annotation of a Machine. While it is not empty, machine-controller ignores the
-	// Machine.
+	// kubermaticInitializers is an annotation of a Machine. While the annotation is not empty, machine-controller
+	// ignores the Machine.
 	kubermaticInitializers = "machine-controller.kubermatic.io/initializers"
 
-	// kubermaticSkipEvictionAfter is an annotation of a Machine. Its value is a duration that overrides the flag
-	// skip-eviction-after.
+	// kubermaticSkipEvictionAfter is an annotation of a Machine. The value of the annotation is a duration that
+	// overrides the flag skip-eviction-after.
 	kubermaticSkipEvictionAfter = "machine-controller.kubermatic.io/skip-eviction-after"
 
 	// noCreationLimit is the creation timeout for machines without a limit in the old system.

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// machineK8s is the first API of Kubermatic's machine-controller. It has cluster-scoped Machines and no sets, and was
-// served under two API groups.
+// machineK8s is the first API of Kubermatic's machine-controller. machineK8s has cluster-scoped Machines and no sets,
+// and was served under two API groups.
 type machineK8s struct{ group string }
 
 func (s machineK8s) Group() string { return s.group }
@@ -49,7 +49,7 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 		spec := f.child("spec")
 		nodeName := kubermaticMachine(d, spec, &machine.Spec)
 		for _, name := range spec.texts("roles") {
-			if name != "Node" { // Every machine has this role.
+			if name != "Node" { // Every machine has the role Node.
 				spec.report(provider.FindingLoss, CodeNotSupported, "roles", "Machinist's machines run only worker Nodes. "+
 					"Machinist does not create control planes.")
 				break

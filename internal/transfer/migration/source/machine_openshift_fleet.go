@@ -28,7 +28,8 @@ func (r *openshiftReader) set() {
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
 	to.DeletePolicy = openshiftDeletePolicy(spec)
-	to.Remediation.MaxInFlight = allMachines() // Only the health check's maxUnhealthy limits it.
+	// In the old system, only the health check's maxUnhealthy limits the number.
+	to.Remediation.MaxInFlight = allMachines()
 	if r.converted.Class != nil {
 		r.converted.Class.Capacity = r.capacity()
 	}
@@ -147,7 +148,8 @@ func (r *openshiftReader) instance(f *fields) *Class {
 	}
 	if secret := r.secret(value, "userDataSecret"); secret != nil {
 		class.UserData = &KeyRef{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, Key: "userData"}
-	} else if r.metadata.controller == nil { // Otherwise the set has this finding.
+		// A machine of a set does not need this finding, because its set has the finding.
+	} else if r.metadata.controller == nil {
 		value.report(provider.FindingLoss, CodeUserData, "userDataSecret", "There is no user data. Name a Secret with "+
 			"user data for new machines in spec.userDataRef of the Migration.")
 	}
@@ -180,7 +182,7 @@ func (r *openshiftReader) capacity() *v1beta1.ClassCapacity {
 	}{
 		{openshiftCPU, corev1.ResourceCPU, ""},
 		{openshiftMemory, corev1.ResourceMemory, "Mi"},
-		{openshiftGPU, nvidiaGPU, ""}, // The autoscaler treats them as NVIDIA's.
+		{openshiftGPU, nvidiaGPU, ""}, // The autoscaler treats these GPUs as NVIDIA GPUs.
 		{openshiftMaxPods, corev1.ResourcePods, ""},
 	} {
 		text, found := r.metadata.oldAnnotations[from.annotation]

@@ -42,8 +42,9 @@ func (r *openshiftReader) healthCheck() {
 	r.converted.Object = check
 }
 
-// checkSelector reads the selector of a health check, which may be empty. Machinist's machines lack the labels that the
-// old system wrote. Without them, the health check would select more machines than before.
+// checkSelector reads the selector of a health check, which may be empty. Machinist's machines lack the labels that
+// the old system wrote. Without these labels in the selector, the health check would select more machines than
+// before.
 func (r *openshiftReader) checkSelector(f *fields) metav1.LabelSelector {
 	const name = "selector"
 	if _, found := f.get(name); !found {

@@ -57,7 +57,7 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 			domain + "last-applied-anno-labels-taints", domain + "last-applied-virtual-capacity",
 			domain + "last-applied-node-preserve-value", domain + "update-failed-reason",
 		},
-		// Without this annotation, a user has disabled the scale-down of the Node, and it stays disabled.
+		// Without this annotation, a user has disabled the scale-down of the Node, and the scale-down stays disabled.
 		Marked: map[string]string{
 			"cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm": v1beta1.NodeAnnotationScaleDownDisabled,
 		},

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// CodeTokenGroups: the bootstrap tokens of the old system are in additional groups, and Machinist's tokens are not.
+	// CodeTokenGroups: the bootstrap tokens of the old system are in additional groups, to which Machinist's tokens
+	// do not belong.
 	CodeTokenGroups = "TokenGroups"
 	// CodeOldClassKind: a Machine refers to a class of an older kind, which was specific to one cloud.
 	CodeOldClassKind = "OldClassKind"
@@ -26,7 +27,7 @@ func (r *sapcloudReader) class() {
 		f.report(provider.FindingBlocker, CodeMissingField, "provider", "The class does not name a cloud.")
 	}
 	if spec, found := fieldAs[map[string]any](f, "providerSpec", "an object"); found {
-		class.Spec = runtime.DeepCopyJSON(spec) // The driver reads all fields and reports unknown ones.
+		class.Spec = runtime.DeepCopyJSON(spec) // The driver reads all fields and reports unknown fields.
 	} else {
 		f.report(provider.FindingBlocker, CodeMissingField, "providerSpec", "The class has no description of an instance.")
 	}

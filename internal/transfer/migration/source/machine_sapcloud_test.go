@@ -125,7 +125,7 @@ func TestHealthChecksOfGardener(t *testing.T) {
 	tests := []struct {
 		name, spec string
 		flags      Flags
-		want       string // types and times
+		want       string // types and timeouts of the expected conditions
 		n          int    // conditions
 		finding    string
 	}{

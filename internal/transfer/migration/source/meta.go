@@ -251,8 +251,8 @@ func withoutKeys(all map[string]string, keys []string) map[string]string {
 	return rest
 }
 
-// withoutReserved removes keys in Machinist's own domain. They had no effect in the old system, but Machinist would act
-// on them.
+// withoutReserved removes keys in Machinist's own domain. Such keys had no effect in the old system, but Machinist
+// would act on these keys.
 func withoutReserved(f *fields, name string, all map[string]string) map[string]string {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if reserved(key) {

@@ -17,7 +17,8 @@ const (
 	CodeUserData = "UserData"
 )
 
-// sshPublicKeys is next to the field cloudProviderSpec in old objects. Drivers expect it inside of cloudProviderSpec.
+// sshPublicKeys is next to the field cloudProviderSpec in old objects. Drivers expect this field inside of
+// cloudProviderSpec.
 const sshPublicKeys = "sshPublicKeys"
 
 // providerConfig converts an instance description to a class. The class gets the content of the field
@@ -78,13 +79,13 @@ func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 // cloud instead of the field cloudProvider.
 func byKind(f *fields, class *Class, kind string) *Class {
 	class.Provider, class.Path, class.Spec = kind, f.path, runtime.DeepCopyJSON(f.object)
-	// The driver reads all these fields and reports unknown ones.
+	// The driver reads all these fields and reports unknown fields.
 	f.ignoreAll()
 	return class
 }
 
-// resolve replaces literal variables in a description by their values. It collects variables that refer to a Secret or
-// ConfigMap.
+// resolve replaces literal variables in a description by their values. The method collects variables that refer to a
+// Secret or ConfigMap.
 func (c *Class) resolve(f *fields, spec map[string]any, name string) {
 	r := resolver{class: c, fields: f}
 	c.Spec = map[string]any{}

@@ -18,7 +18,7 @@ import (
 
 // System is an old system whose fleets Machinist can migrate.
 type System interface {
-	// Group returns the API group of the system's machines. It is the value of spec.source in a Migration.
+	// Group returns the API group of the system's machines. The group is the value of spec.source in a Migration.
 	Group() string
 	// Kinds returns the kinds that the migration reads. A kind comes before the kinds that refer to it.
 	Kinds() []Kind
@@ -87,19 +87,19 @@ type Converted struct {
 	// owner references, finalizers, and references to classes, Secrets and providers. Object is nil for classes, and
 	// for objects that are not converted.
 	Object client.Object
-	// Class describes the instances. It comes from an old class or from the old object itself. It is nil if ClassName
-	// is set.
+	// Class describes the instances. The description comes from an old class or from the old object itself. The field
+	// is nil if ClassName is set.
 	Class *Class
 	// ClassName is the old class to which the object refers, in the same namespace.
 	ClassName string
-	// Check is an additional MachineHealthCheck with the selector of the converted deployment or set. It is set if the
-	// old system checked the health of machines without a separate object.
+	// Check is an additional MachineHealthCheck with the selector of the converted deployment or set. The field is
+	// set if the old system checked the health of machines without a separate object.
 	Check *v1beta1.MachineHealthCheck
 	// Machine is the state of the old machine, only for RoleMachine.
 	Machine *Machine
 	// Later contains the annotations that the migrator adds to Object after the old system has been removed.
 	Later map[string]string
-	// Findings are problems and losses for the user. Their paths are relative to the old object.
+	// Findings are problems and losses for the user. The paths of findings are relative to the old object.
 	Findings []provider.Finding
 }
 
@@ -132,7 +132,7 @@ type Machine struct {
 
 // Class describes instances as the old system does: their cloud, specification, credentials and user data.
 type Class struct {
-	// Name is the name of the new MachineClass. If it is empty, ContentName generates a name.
+	// Name is the name of the new MachineClass. If the field is empty, ContentName generates a name.
 	Name string
 	// Provider is the name of the cloud in the old system.
 	Provider string
@@ -181,8 +181,8 @@ func (c *Class) ContentName(prefix string) string {
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
 }
 
-// SameInstances reports whether two classes create equal instances. A Machine then uses the class of its set. User data
-// and capacity are ignored: they only matter for new instances, and an old Machine does not have them.
+// SameInstances reports whether two classes create equal instances. A Machine then uses the class of its set. User
+// data and capacity are ignored, because an old Machine does not contain them and only new instances need them.
 func (c *Class) SameInstances(other *Class) bool {
 	description := func(c *Class) *Class {
 		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}

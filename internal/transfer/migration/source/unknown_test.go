@@ -70,8 +70,8 @@ func levels(group string, object map[string]any, path string) []level {
 	return all
 }
 
-// completeSamples returns the samples for which the conversion must check each field. It omits samples for which a
-// single finding can cover several fields.
+// completeSamples returns the samples for which the conversion must check each field. completeSamples omits samples
+// for which a single finding can cover several fields.
 func completeSamples(group string) (all []*unstructured.Unstructured) {
 	samples := sources.Samples(group)
 	delete(samples, "half-broken")

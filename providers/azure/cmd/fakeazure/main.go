@@ -87,7 +87,7 @@ func onLoopback(listen string) error {
 }
 
 func serve(ctx context.Context, o fakeazure.Options, dir, listen string) (err error) {
-	// The simulated machines write the same information to their consoles.
+	// Drop these log lines, because the simulated machines write the same information to their consoles.
 	klog.SetLogger(logr.Discard())
 	endpointFile := filepath.Join(dir, "endpoint.json")
 	if err := os.Remove(endpointFile); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// These functions return the handlers of most operations. Each function accepts other arguments, such as a resource
+// These functions return the handlers of most operations. The functions differ in their arguments, such as a resource
 // group and a name, or a body. All handlers refuse requests with options.
 
 func reads[T, O any](s *handler, operation string) func(context.Context, string, string, *O) (azfake.Responder[T],

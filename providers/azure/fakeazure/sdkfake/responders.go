@@ -11,7 +11,8 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-// operationParam is a query parameter of the links that clients poll. Its value is the path of the operation.
+// operationParam is a query parameter of the links that clients poll. The value of the parameter is the path of the
+// operation.
 const operationParam = "operation"
 
 // respond executes a call that starts no operation.

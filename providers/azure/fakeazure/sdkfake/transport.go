@@ -1,6 +1,6 @@
 // Package sdkfake is a transport that connects clients of Azure's SDK to a fake Azure. The transport uses the fake
-// servers that are generated with the SDK. Their parser reads each path, parameter and body, and refuses unknown ones.
-// Package fakeazure executes the requests.
+// servers that are generated with the SDK. The parser of the fake servers reads each path, parameter and body, and
+// refuses unknown parameters and fields. Package fakeazure executes the requests.
 //
 // A fake server of the SDK replays prepared responses to the next request with the same path. So the transport creates
 // a new server for each request, page and poll. All responses show the current state, and clients do not affect each
@@ -91,8 +91,8 @@ func (t *Transport) serveHTTP(r *http.Request) (response *http.Response, err err
 type handler struct {
 	azure   *fakeazure.Azure
 	ctx     context.Context
-	request *http.Request // The links in the response are based on its URL.
-	body    []byte        // of a response that the SDK's fake servers leave empty
+	request *http.Request // request of the client, whose URL is the base of links in the response
+	body    []byte        // body of a response that the SDK's fake servers leave empty
 }
 
 // answerError is an error response of Azure. Handlers return it as a Go error, because the SDK's fake servers would

@@ -160,13 +160,24 @@ func attachedBill(ctx context.Context, image name.Digest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(manifest.Manifests, func(d v1.Descriptor) bool { return d.ArtifactType == billType })
-	if i < 0 {
-		return nil, errors.New("no bill of materials refers to the image")
+	var artifact v1.Image
+	for _, d := range manifest.Manifests {
+		// Some registries list the artifact under the media type of its configuration, so read its manifest.
+		candidate, err := remote.Image(image.Context().Digest(d.Digest.String()), options(ctx)...)
+		if err != nil {
+			return nil, err
+		}
+		described, err := candidate.Manifest()
+		if err != nil {
+			return nil, err
+		}
+		if described.ArtifactType == billType {
+			artifact = candidate
+			break
+		}
 	}
-	artifact, err := remote.Image(image.Context().Digest(manifest.Manifests[i].Digest.String()), options(ctx)...)
-	if err != nil {
-		return nil, err
+	if artifact == nil {
+		return nil, errors.New("no bill of materials refers to the image")
 	}
 	layers, err := artifact.Layers()
 	if err != nil {

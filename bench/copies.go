@@ -30,11 +30,11 @@ type copies struct {
 	count int
 	// version is the resource version in the response to every list request.
 	version string
-	kinds   map[string]recorded // recorded objects by resource
+	kinds   map[string]recordedObjects // recorded objects by resource
 }
 
-// recorded contains the objects of one kind in the namespace, or the Nodes of the namespace's Machines.
-type recorded struct {
+// recordedObjects contains the objects of one kind in the namespace, or the Nodes of the namespace's Machines.
+type recordedObjects struct {
 	kind schema.GroupVersionKind
 	// objects contains JSON with placeholders.
 	objects [][]byte
@@ -72,9 +72,9 @@ func newCopies(lists map[string]*unstructured.UnstructuredList, count int) (*cop
 	if err != nil {
 		return nil, err
 	}
-	c := &copies{count: count, kinds: map[string]recorded{}}
+	c := &copies{count: count, kinds: map[string]recordedObjects{}}
 	for resource, list := range lists {
-		r := recorded{kind: copiedKinds[resource]}
+		r := recordedObjects{kind: copiedKinds[resource]}
 		// All copies use the highest resource version of these lists.
 		if v := list.GetResourceVersion(); len(v) > len(c.version) || len(v) == len(c.version) && v > c.version {
 			c.version = v

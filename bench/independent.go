@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// independent is a client that sends only the smallest possible writes for a number of machines. Every system that
+// independentClient is a client that sends only the smallest possible writes for a number of machines. Every system that
 // manages machines needs at least these writes. The client sends no reads and opens no watches, and the API server does
 // not validate its objects against a schema. The bare client replay sends the same writes as Machinist. The additional
 // time of replay is the cost of the fields of Machinist's objects.
-type independent struct {
+type independentClient struct {
 	*replay
 }
 
@@ -30,15 +30,15 @@ const minimalCRD = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResour
 "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
 // newIndependent creates the kind of the client and waits until the API server serves this kind.
-func newIndependent(ctx context.Context, bare *replay) (*independent, error) {
+func newIndependent(ctx context.Context, bare *replay) (*independentClient, error) {
 	if err := bare.send(ctx, "", http.MethodPost, crdPath, []byte(minimalCRD)); err != nil {
 		return nil, err
 	}
-	l := &independent{bare}
+	l := &independentClient{bare}
 	return l, l.awaitServed(ctx)
 }
 
-func (l *independent) awaitServed(ctx context.Context) error {
+func (l *independentClient) awaitServed(ctx context.Context) error {
 	for deadline := time.Now().Add(time.Minute); ; {
 		err := l.send(ctx, "", http.MethodGet, minimalMachinesPath, nil)
 		if err == nil {
@@ -53,7 +53,7 @@ func (l *independent) awaitServed(ctx context.Context) error {
 // run creates or deletes n machines, or both, and returns the duration. The function newName returns the name of the
 // i-th machine to create, and oldName the name of the i-th machine to delete. If one of these functions is nil, run
 // skips its step.
-func (l *independent) run(ctx context.Context, n int, newName, oldName func(i int) string) (time.Duration, error) {
+func (l *independentClient) run(ctx context.Context, n int, newName, oldName func(i int) string) (time.Duration, error) {
 	l.sent.Store(0)
 	begun := time.Now()
 	workers, ctx := errgroup.WithContext(ctx)
@@ -77,13 +77,13 @@ func (l *independent) run(ctx context.Context, n int, newName, oldName func(i in
 
 // create sends all writes for a new machine: those that create the object, set its provider ID, create the Node as the
 // kubelet would, and set the status.
-func (l *independent) create(ctx context.Context, name string) error {
+func (l *independentClient) create(ctx context.Context, name string) error {
 	err := l.inOrder(ctx, l.createWrites(name))
 	l.sent.Add(-1) // The kubelet's write is not counted.
 	return err
 }
 
-func (l *independent) createWrites(name string) []write {
+func (l *independentClient) createWrites(name string) []write {
 	machine := minimalMachinesPath + "/" + name
 	return []write{
 		{http.MethodPost, minimalMachinesPath, `{"apiVersion":"` + minimalGroup + `/v1","kind":"Machine","metadata":{"name":"` +
@@ -95,11 +95,11 @@ func (l *independent) createWrites(name string) []write {
 	}
 }
 
-func (l *independent) remove(ctx context.Context, name string) error {
+func (l *independentClient) remove(ctx context.Context, name string) error {
 	return l.inOrder(ctx, l.removeWrites(name))
 }
 
-func (l *independent) removeWrites(name string) []write {
+func (l *independentClient) removeWrites(name string) []write {
 	machine, node := minimalMachinesPath+"/"+name, "/api/v1/nodes/"+name
 	return []write{
 		{http.MethodDelete, machine, ""},
@@ -111,7 +111,7 @@ func (l *independent) removeWrites(name string) []write {
 
 // writeFor returns the write with which the independent client does the same as Machinist does with a write of the
 // given kind. If the independent client needs no such write, writeFor returns false.
-func (l *independent) writeFor(kind, machine string) (write, bool) {
+func (l *independentClient) writeFor(kind, machine string) (write, bool) {
 	create, remove := l.createWrites(machine), l.removeWrites(machine)
 	w, found := map[string]write{
 		"create Machine": create[0], "patch providerID": create[1], "create Node": create[2], "patch Node": remove[1],
@@ -123,7 +123,7 @@ func (l *independent) writeFor(kind, machine string) (write, bool) {
 
 type write struct{ method, path, body string }
 
-func (l *independent) inOrder(ctx context.Context, writes []write) error {
+func (l *independentClient) inOrder(ctx context.Context, writes []write) error {
 	for _, w := range writes {
 		if err := l.send(ctx, "", w.method, w.path, []byte(w.body)); err != nil {
 			return err

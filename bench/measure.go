@@ -174,7 +174,7 @@ func (b *bench) processes() []*child.Process {
 
 func (b *bench) checkAlive() error {
 	for _, p := range b.processes() {
-		if !p.Running() {
+		if !p.IsRunning() {
 			return fmt.Errorf("%s has ended: %s", p.Name, p.LogTail())
 		}
 	}
@@ -255,7 +255,7 @@ func (b *bench) measurePhase(ctx context.Context, p *phase, name string, machine
 }
 
 func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
-	counts := auditlog.Tally(requests)
+	counts := auditlog.CountWrites(requests)
 	p.WritesPerMachine = float64(counts.Writes) / float64(n)
 	p.EventsPerMachine = float64(counts.Events) / float64(n)
 	p.ConflictsPerMachine = float64(counts.Conflicts) / float64(n)
@@ -285,13 +285,13 @@ func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
 			if r.Verb != "create" && r.Verb != "delete" {
 				continue
 			}
-			life = &[2]time.Time{r.Received, r.Answered}
+			life = &[2]time.Time{r.ReceivedAt, r.AnsweredAt}
 			lives[r.Name] = life
 		}
-		if life[1] = laterOf(life[1], r.Answered); r.Verb == "create" {
-			life[0] = r.Received // The log may contain responses in a different order than requests.
+		if life[1] = laterOf(life[1], r.AnsweredAt); r.Verb == "create" {
+			life[0] = r.ReceivedAt // The log may contain responses in a different order than requests.
 		}
-		last = laterOf(last, r.Answered)
+		last = laterOf(last, r.AnsweredAt)
 	}
 	p.ReadsPerMachine = float64(reads) / float64(n)
 	p.Seconds = last.Sub(begun).Seconds()
@@ -343,8 +343,8 @@ func (b *bench) awaitQuiet(ctx context.Context) ([]auditlog.Request, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := auditlog.Tally(ownRequests(requests)) // Requests of other users may fail repeatedly.
-		if auditlog.Tally(requests).Writes+c.Events+c.Conflicts+c.Failed > 0 {
+		c := auditlog.CountWrites(ownRequests(requests)) // Requests of other users may fail repeatedly.
+		if auditlog.CountWrites(requests).Writes+c.Events+c.Conflicts+c.Failed > 0 {
 			since = time.Now()
 		}
 		all = append(all, requests...)

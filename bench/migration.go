@@ -132,8 +132,8 @@ func (o *migrationOptions) run(ctx context.Context, out io.Writer) (err error) {
 	}
 	b.r = migration.New(migration.Options{Cloud: b.fleet, ClusterID: func() string { return "bench" },
 		Control: b.client.Client, Target: b.client.Client,
-		Fresh: func() (client.Client, error) { return newClient(user) },
-		User:  func(context.Context) (string, error) { return user, nil }, Clock: clock.RealClock{},
+		NewClient: func() (client.Client, error) { return newClient(user) },
+		User:      func(context.Context) (string, error) { return user, nil }, Clock: clock.RealClock{},
 		SystemNamespace: manifests.Namespace, SharedNamespaces: []string{osmNamespace},
 		// There is no old controller to wait for, so short timeouts are enough.
 		Timing: migration.Timing{Probes: 2, ProbeInterval: 100 * time.Millisecond, EmptyFor: time.Second,

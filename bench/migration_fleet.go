@@ -169,19 +169,19 @@ func (f *oldFleet) Validate(context.Context, provider.ValidateRequest) error { r
 
 // Locate ignores the description in the request, and returns all instances. A cloud does not know from which
 // description an instance was created.
-func (f *oldFleet) Locate(context.Context, provider.LocateRequest) ([]provider.Located, error) {
+func (f *oldFleet) Locate(context.Context, provider.LocateRequest) ([]provider.LocatedInstance, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := make([]provider.Located, 0, len(f.uids))
+	all := make([]provider.LocatedInstance, 0, len(f.uids))
 	for name, uid := range f.uids {
-		all = append(all, provider.Located{Instance: provider.Instance{ProviderID: idPrefix + name,
+		all = append(all, provider.LocatedInstance{Instance: provider.Instance{ProviderID: idPrefix + name,
 			State: provider.StateRunning, NodeName: name}, Machine: name, MachineUID: uid})
 	}
 	return all, nil
 }
 
-func (f *oldFleet) Import(context.Context, provider.ImportRequest) (provider.Imported, error) {
-	return provider.Imported{Spec: []byte(`{"apiVersion":"bench.machinist.dev/v1","kind":"BenchMachine","instanceType":"one"}`)},
+func (f *oldFleet) Import(context.Context, provider.ImportRequest) (provider.ImportedSpec, error) {
+	return provider.ImportedSpec{Spec: []byte(`{"apiVersion":"bench.machinist.dev/v1","kind":"BenchMachine","instanceType":"one"}`)},
 		nil
 }
 

@@ -94,7 +94,7 @@ func TestPhaseCountsRequests(t *testing.T) {
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	request := func(verb, resource, subresource, name string, code int, from, to time.Duration) auditlog.Request {
 		r := auditlog.Request{Verb: verb, Resource: resource, Subresource: subresource, Name: name, Code: code,
-			Received: begun.Add(from), Answered: begun.Add(to)}
+			ReceivedAt: begun.Add(from), AnsweredAt: begun.Add(to)}
 		if resource == "machines" {
 			r.Group = "machinist.dev"
 		}
@@ -173,7 +173,7 @@ func TestPlotIsWellFormed(t *testing.T) {
 }
 
 func TestWorkReadsMetrics(t *testing.T) {
-	done := &work{passes: map[string]int{"machine": 1}, allocated: 1 << 20}
+	done := &workCounts{passes: map[string]int{"machine": 1}, allocated: 1 << 20}
 	err := done.addMetrics(strings.NewReader(`# TYPE controller_runtime_reconcile_total counter
 controller_runtime_reconcile_total{controller="machine",result="error"} 1
 controller_runtime_reconcile_total{controller="machine",result="success"} 1.2e+03
@@ -182,12 +182,12 @@ controller_runtime_reconcile_total{controller="machineset",result="requeue_after
 go_memstats_alloc_bytes 5
 go_memstats_alloc_bytes_total 2.097152e+06
 `))
-	want := &work{passes: map[string]int{"machine": 1202, "machineset": 4}, allocated: 3 << 20}
+	want := &workCounts{passes: map[string]int{"machine": 1202, "machineset": 4}, allocated: 3 << 20}
 	if err != nil || !reflect.DeepEqual(done, want) {
 		t.Errorf("got %+v, %v, want %+v", done, err, want)
 	}
 	p := phase{}
-	before := &work{passes: map[string]int{"machine": 2}, allocated: 1 << 20}
+	before := &workCounts{passes: map[string]int{"machine": 2}, allocated: 1 << 20}
 	if got := p.workBetween(before, done, 100); got !=
 		"0.020 MiB allocated per machine; passes: machine 1200 (12.00 per machine), machineset 4 (0.04 per machine)" ||
 		p.Passes["machine"] != 1200 || p.OwnAllocatedMiB != 2 {

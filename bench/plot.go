@@ -73,8 +73,8 @@ func axisOf(values []float64) axis {
 	return axis{a.low / 1.3, a.high * 1.3}
 }
 
-// ticks returns the values within the axis that are 1, 2 or 5 times a power of ten.
-func (a axis) ticks() (at []float64) {
+// tickValues returns the values within the axis that are 1, 2 or 5 times a power of ten.
+func (a axis) tickValues() (at []float64) {
 	for power := math.Pow(10, math.Floor(math.Log10(a.low))); power <= a.high; power *= 10 {
 		for _, digit := range []float64{1, 2, 5} {
 			if v := digit * power; v >= a.low && v <= a.high {
@@ -107,7 +107,7 @@ func chart(b *bytes.Buffer, offset float64, title string, results []*result, lin
 	}
 	fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" fill="%s">machines</text>`+"\n", offset+left+plotWidth/2,
 		top+plotHeight+36, axisColour)
-	for _, v := range y.ticks() {
+	for _, v := range y.tickValues() {
 		fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#eeeeee"/>`+"\n", offset+left, py(v),
 			offset+left+plotWidth, py(v))
 		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end" fill="%s">%g</text>`+"\n", offset+left-6, py(v)+4,

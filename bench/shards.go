@@ -61,8 +61,8 @@ func (o *shardsOptions) validate() error {
 		errs = append(errs, fmt.Errorf("--machines is %d and --each is %d; --machines must be a multiple of "+
 			"--each, by a factor from 1 to %d", o.machines, o.each, maxCopies))
 	}
-	if o.shards < 1 || o.shards > sharding.Most {
-		errs = append(errs, fmt.Errorf("--shards is %d; it must be from 1 to %d", o.shards, sharding.Most))
+	if o.shards < 1 || o.shards > sharding.MaxShards {
+		errs = append(errs, fmt.Errorf("--shards is %d; it must be from 1 to %d", o.shards, sharding.MaxShards))
 	}
 	if o.settle < time.Second {
 		errs = append(errs, fmt.Errorf("--settle is %s; it must be at least 1s", o.settle))

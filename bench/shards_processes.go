@@ -109,7 +109,7 @@ func (b *shardsBench) awaitLoaded(ctx context.Context, p *child.Process, probes,
 		if err := b.fleet.c.Get(ctx, client.ObjectKey{Namespace: stack.SystemNamespace, Name: lease}, l); err != nil {
 			return err
 		}
-		if at := l.Spec.AcquireTime; at == nil || at.Time.Before(p.Started()) {
+		if at := l.Spec.AcquireTime; at == nil || at.Time.Before(p.StartTime()) {
 			return fmt.Errorf("%s is not the leader yet", p.Name)
 		}
 		return checkFilled(ctx, probes)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// unaccounted is the entry in shares that contains the idle time and all processes without an entry of their own.
-const unaccounted = "rest"
+// otherShare is the entry in shares that contains the idle time and all processes without an entry of their own.
+const otherShare = "rest"
 
 // shares is the processor time of each process in seconds.
 type shares map[string]float64
@@ -36,7 +36,7 @@ func (b *bench) startShares() (end func() (shares, error), err error) {
 func (b *bench) used() (map[string]time.Duration, error) {
 	pids := map[string]int{"bench": os.Getpid()}
 	for _, p := range slices.Concat(b.stack.Control.Processes(), b.processes()) {
-		if p.Running() {
+		if p.IsRunning() {
 			pids[p.Name] = p.PID()
 		}
 	}
@@ -61,7 +61,7 @@ func sharesOf(before, after map[string]time.Duration, took time.Duration, proces
 			left -= s[name]
 		}
 	}
-	s[unaccounted] = max(left, 0)
+	s[otherShare] = max(left, 0)
 	return s
 }
 

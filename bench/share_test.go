@@ -11,11 +11,11 @@ func TestSharesOfProcesses(t *testing.T) {
 	before := map[string]time.Duration{"etcd": time.Second, "ended": time.Second}
 	after := map[string]time.Duration{"etcd": 4 * time.Second, "begun": time.Second}
 	got := sharesOf(before, after, 5*time.Second, 2)
-	if want := (shares{"etcd": 3, unaccounted: 7}); !maps.Equal(got, want) {
+	if want := (shares{"etcd": 3, otherShare: 7}); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := sharesOf(before, after, time.Second, 2); got[unaccounted] != 0 {
-		t.Errorf("got the rest %g, want 0, because two readings may differ by more than the elapsed time", got[unaccounted])
+	if got := sharesOf(before, after, time.Second, 2); got[otherShare] != 0 {
+		t.Errorf("got the rest %g, want 0, because two readings may differ by more than the elapsed time", got[otherShare])
 	}
 	var out strings.Builder
 	got.show(&out, "create")
@@ -30,7 +30,7 @@ func TestSharesOfProcesses(t *testing.T) {
 	var mean shares
 	mean.add(got, 2)
 	mean.add(shares{"etcd": 1}, 2)
-	if want := (shares{"etcd": 2, unaccounted: 3.5}); !maps.Equal(mean, want) {
+	if want := (shares{"etcd": 2, otherShare: 3.5}); !maps.Equal(mean, want) {
 		t.Errorf("got the mean %v, want %v", mean, want)
 	}
 }

@@ -35,8 +35,8 @@ type standIn struct {
 	// writeErr describes the first request that tried to change a copy. Such a request shows that the fleet has not
 	// settled.
 	writeErr error
-	// forwarded counts the forwarded requests by method, without those for Leases.
-	forwarded map[string]int
+	// forwardedRequests counts the forwarded requests by method, without those for Leases.
+	forwardedRequests map[string]int
 }
 
 // newStandIn starts a stand-in that forwards requests with the permissions of config.
@@ -49,7 +49,7 @@ func newStandIn(c *copies, config *rest.Config) (*standIn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the stand-in for the API server: %w", err)
 	}
-	s := &standIn{copies: c, forwarded: map[string]int{}, backend: &httputil.ReverseProxy{Transport: transport,
+	s := &standIn{copies: c, forwardedRequests: map[string]int{}, backend: &httputil.ReverseProxy{Transport: transport,
 		FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // Stopping processes cancel their requests.
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}}
 	s.server = httptest.NewUnstartedServer(s)
@@ -73,7 +73,7 @@ func (s *standIn) close() {
 func (s *standIn) checkSettled() (forwarded string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprint(s.forwarded), s.writeErr
+	return fmt.Sprint(s.forwardedRequests), s.writeErr
 }
 
 // ServeHTTP implements http.Handler.
@@ -111,7 +111,7 @@ func (s *standIn) forward(w http.ResponseWriter, r *http.Request, resource strin
 		s.writeErr = fmt.Errorf("the fleet has not settled: %s %s", r.Method, r.URL.Path)
 	}
 	if resource != "leases" {
-		s.forwarded[r.Method]++
+		s.forwardedRequests[r.Method]++
 	}
 	s.mu.Unlock()
 	s.backend.ServeHTTP(w, r)

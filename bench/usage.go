@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ticks is the number of clock ticks per second in the files of /proc. On Linux, this number is always 100.
-const ticks = 100
+// clockTicksPerSecond is the number of clock ticks per second in the files of /proc. On Linux, this number is always 100.
+const clockTicksPerSecond = 100
 
 // cpuOf returns the user and system time of a process.
 func cpuOf(pid int) (time.Duration, error) {
@@ -34,7 +34,7 @@ func parseCPU(stat string) (time.Duration, error) {
 		}
 		sum += n
 	}
-	return time.Duration(sum) * time.Second / ticks, nil
+	return time.Duration(sum) * time.Second / clockTicksPerSecond, nil
 }
 
 func peakOf(pid int) (float64, error) { return statusOf(pid, "VmHWM") }

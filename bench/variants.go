@@ -33,8 +33,8 @@ type variant struct {
 	// apply changes the cluster for the variant. The function undo reverts the change. If apply is nil, the cluster
 	// does not change.
 	apply func(ctx context.Context, b *bench) (undo func() error, err error)
-	// minimal is true if the variant sends the writes of the independent limit.
-	minimal bool
+	// sendsMinimalWrites is true if the variant sends the writes of the independent limit.
+	sendsMinimalWrites bool
 }
 
 const administrator = "by an administrator"
@@ -48,7 +48,7 @@ var variants = []variant{
 	{key: "audit", name: "administrator, no audit", baseline: administrator, users: administratorOnly(controlplane.UnauditedUser)},
 	{key: "manager", name: "administrator, one field manager", baseline: administrator, users: oneManager},
 	{key: "managed", name: "managed fields kept", users: withManagedFields},
-	{key: "least", name: "independent", users: administratorOnly("bench"), apply: defineMinimalKind, minimal: true},
+	{key: "least", name: "independent", users: administratorOnly("bench"), apply: defineMinimalKind, sendsMinimalWrites: true},
 	{key: "watch", name: "4 more watches", users: processUsers, apply: withWatches(4)},
 }
 
@@ -202,7 +202,7 @@ func defineMinimalKind(ctx context.Context, b *bench) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &independent{users[""]}
+	l := &independentClient{users[""]}
 	if l.send(ctx, "", http.MethodGet, minimalMachinesPath, nil) == nil {
 		return func() error { return nil }, nil // An earlier round has already created the kind.
 	}

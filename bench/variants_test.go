@@ -56,7 +56,7 @@ func TestHeapProfileIsParsed(t *testing.T) {
 }
 
 func TestIndependentLimitHasAllWrites(t *testing.T) {
-	l := &independent{&replay{tape: &tape{node: []byte(`{"metadata":{"name":"` + anyName + `"}}`)}}}
+	l := &independentClient{&replay{tape: &tape{node: []byte(`{"metadata":{"name":"` + anyName + `"}}`)}}}
 	for _, kind := range writeKinds {
 		w, found := l.writeFor(kind.name, "m")
 		if reads := strings.HasPrefix(kind.name, "list "); found == reads {

@@ -17,19 +17,19 @@ const (
 	bytesCounted  = "go_memstats_alloc_bytes_total "
 )
 
-// work contains the number of reconciles of each controller, and the bytes that the manager and the provider have
+// workCounts contains the number of reconciles of each controller, and the bytes that the manager and the provider have
 // allocated so far.
-type work struct {
+type workCounts struct {
 	passes    map[string]int
 	allocated float64
 }
 
 // Without the flag --passes, countWork returns nil, because a process that serves metrics uses more memory.
-func (b *bench) countWork(ctx context.Context) (*work, error) {
+func (b *bench) countWork(ctx context.Context) (*workCounts, error) {
 	if !b.passes {
 		return nil, nil
 	}
-	done := &work{passes: map[string]int{}}
+	done := &workCounts{passes: map[string]int{}}
 	for _, p := range b.processes() {
 		if err := workOf(ctx, b.stack.Metrics(p), done); err != nil {
 			return nil, fmt.Errorf("metrics of %s: %w", p.Name, err)
@@ -38,7 +38,7 @@ func (b *bench) countWork(ctx context.Context) (*work, error) {
 	return done, nil
 }
 
-func workOf(ctx context.Context, address string, into *work) error {
+func workOf(ctx context.Context, address string, into *workCounts) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func workOf(ctx context.Context, address string, into *work) error {
 
 // addMetrics adds the metrics of one process. The number of a controller's reconciles includes all results, such as
 // success and error.
-func (w *work) addMetrics(metrics io.Reader) error {
+func (w *workCounts) addMetrics(metrics io.Reader) error {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
 		if bytes, ok := strings.CutPrefix(lines.Text(), bytesCounted); ok {
@@ -84,7 +84,7 @@ func (w *work) addMetrics(metrics io.Reader) error {
 
 // workBetween sets the number of reconciles and the allocated memory of the phase from two counts. It returns a text
 // that describes both.
-func (p *phase) workBetween(before, after *work, n int) (shown string) {
+func (p *phase) workBetween(before, after *workCounts, n int) (shown string) {
 	if after == nil {
 		return ""
 	}

@@ -217,7 +217,7 @@ func (o *writesOptions) cost(ctx context.Context, b *bench, v variant, users map
 	for i := range o.times {
 		workers.Go(func() error {
 			as, machine := users[kind.by], fmt.Sprintf("writes-%s-%d", prefix, i)
-			if w, found := (&independent{as}).writeFor(kind.name, machine); v.minimal && found {
+			if w, found := (&independentClient{as}).writeFor(kind.name, machine); v.sendsMinimalWrites && found {
 				return as.send(sending, "", w.method, w.path, []byte(w.body))
 			}
 			return kind.send(sending, as, machine)

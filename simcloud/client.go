@@ -178,8 +178,8 @@ const (
 // ChangesOnly selects all operations that change something, in FaultRule.Operation.
 const ChangesOnly = "changes"
 
-// Changes returns the names of the operations that create, change or delete something.
-func Changes() []string {
+// ChangeOperations returns the names of the operations that create, change or delete something.
+func ChangeOperations() []string {
 	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags,
 		OperationDeleteAddress}
 }

@@ -56,11 +56,11 @@ func TestLaunchAttemptCountsFromOne(t *testing.T) {
 func TestReplacing(t *testing.T) {
 	for step, want := range map[LaunchStep]bool{LaunchStepNone: false, LaunchStepReplacing: true} {
 		machine := Machine{Status: MachineStatus{Launch: &LaunchStatus{Step: step}}}
-		if got := machine.Replacing(); got != want {
+		if got := machine.IsReplacing(); got != want {
 			t.Errorf("step %q: got %t", step, got)
 		}
 	}
-	if new(Machine).Replacing() {
+	if new(Machine).IsReplacing() {
 		t.Error("Replacing is true for a new machine")
 	}
 }
@@ -69,11 +69,11 @@ func TestAdopting(t *testing.T) {
 	for step, want := range map[LaunchStep]bool{LaunchStepNone: false, LaunchStepAdopting: true,
 		LaunchStepReplacing: false} {
 		machine := Machine{Status: MachineStatus{Launch: &LaunchStatus{Step: step}}}
-		if got := machine.Adopting(); got != want {
+		if got := machine.IsAdopting(); got != want {
 			t.Errorf("step %q: got %t", step, got)
 		}
 	}
-	if new(Machine).Adopting() {
+	if new(Machine).IsAdopting() {
 		t.Error("Adopting is true for a new machine")
 	}
 }

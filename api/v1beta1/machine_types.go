@@ -282,8 +282,8 @@ func (m *Machine) LaunchAttempt() int32 {
 // stays the same.
 func (m *Machine) NextLaunchAttempt() int32 { return min(m.LaunchAttempt()+1, maxLaunchAttempt) }
 
-// Replacing reports whether the instance is being replaced under the same Machine.
-func (m *Machine) Replacing() bool {
+// IsReplacing reports whether the instance is being replaced under the same Machine.
+func (m *Machine) IsReplacing() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepReplacing
 }
 
@@ -293,9 +293,9 @@ func (m *Machine) Retrying() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
 }
 
-// Adopting returns true while the machine adopts an existing instance. The provider may already have received the
+// IsAdopting returns true while the machine adopts an existing instance. The provider may already have received the
 // request to tag this instance.
-func (m *Machine) Adopting() bool {
+func (m *Machine) IsAdopting() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAdopting
 }
 

@@ -65,8 +65,8 @@ func (p MigrationPhase) Irrevocable() bool {
 	return false
 }
 
-// Ended reports whether a migration in this phase has ended.
-func (p MigrationPhase) Ended() bool { return p == MigrationCompleted || p == MigrationAborted }
+// HasEnded reports whether a migration in this phase has ended.
+func (p MigrationPhase) HasEnded() bool { return p == MigrationCompleted || p == MigrationAborted }
 
 // MigrationSpec defines which fleet is migrated, and how far the migration may proceed.
 //

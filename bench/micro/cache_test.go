@@ -67,10 +67,10 @@ func (w *writes) add(write string) int {
 	return len(w.all)
 }
 
-// live is a client that returns the objects of cached. Like an API server, it sets the resource version of lists.
-type live struct{ cached }
+// liveClient is a client that returns the objects of cached. Like an API server, it sets the resource version of lists.
+type liveClient struct{ cached }
 
-func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (l liveClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := l.cached.List(ctx, list, options...)
 	list.SetResourceVersion("1")
 	return err

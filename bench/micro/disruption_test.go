@@ -24,8 +24,8 @@ import (
 
 type sharedLister struct{ cached }
 
-// Shared lists objects without copying them.
-func (s sharedLister) Shared(_ context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
+// ListShared lists objects without copying them.
+func (s sharedLister) ListShared(_ context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	if options.Namespace == "" || options.LabelSelector != nil || options.FieldSelector != nil {
 		return nil, errors.New("only a namespace can be selected")
@@ -39,7 +39,7 @@ func (s sharedLister) Shared(_ context.Context, list client.ObjectList, o ...cli
 }
 
 func ledgerOf(c cached, clock clock.PassiveClock) *disruption.Ledger {
-	return disruption.New(disruption.Options{Client: sharedLister{c}, Live: live{c}, Clock: clock, CacheVersion: seen})
+	return disruption.New(disruption.Options{Client: sharedLister{c}, LiveReader: liveClient{c}, Clock: clock, CacheVersion: cacheVersion})
 }
 
 func budgets() (objects []client.Object) {
@@ -109,12 +109,12 @@ func kindsWithLedger(ledger func(cached, clock.PassiveClock) *disruption.Ledger)
 	first := types.NamespacedName{Namespace: namespace, Name: deploymentName(0)}
 	return []kind{
 		{"set", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machineset.New(machineset.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
-				MachineCacheVersion: seen, Ledger: ledger(c, clock)})
+			return machineset.New(machineset.Options{Client: c, LiveReader: liveClient{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: cacheVersion, Ledger: ledger(c, clock)})
 		}, types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}},
 		{"deployment", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
-				MachineCacheVersion: seen, Ledger: ledger(c, clock)})
+			return machinedeployment.New(machinedeployment.Options{Client: c, LiveReader: liveClient{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: cacheVersion, Ledger: ledger(c, clock)})
 		}, first},
 	}
 }

@@ -35,8 +35,8 @@ func (i indexers) IndexField(_ context.Context, _ client.Object, field string, v
 	return nil
 }
 
-// retained returns the number of bytes that the cache uses for one object from a watch.
-func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, newObject func(i int) client.Object,
+// retainedBytes returns the number of bytes that the cache uses for one object from a watch.
+func retainedBytes(t *testing.T, mediaType string, transform toolscache.TransformFunc, newObject func(i int) client.Object,
 	register func(context.Context, client.FieldIndexer) error) int {
 	t.Helper()
 	const n = 500
@@ -102,16 +102,16 @@ func TestCachedMachineAndNodeAreSmall(t *testing.T) {
 	newMachine := func(i int) client.Object { return machineOf(set, i) }
 	newNode := func(i int) client.Object { return reportedNode(i) }
 	t.Logf("without managed fields only, a Machine takes %d bytes in the provider and a Node takes %d bytes",
-		retained(t, kruntime.ContentTypeJSON, withoutManagedFields, newMachine, index.RegisterMachines),
-		retained(t, kruntime.ContentTypeProtobuf, withoutManagedFields, newNode, index.RegisterTarget))
+		retainedBytes(t, kruntime.ContentTypeJSON, withoutManagedFields, newMachine, index.RegisterMachines),
+		retainedBytes(t, kruntime.ContentTypeProtobuf, withoutManagedFields, newNode, index.RegisterTarget))
 	for program, indexes := range map[string]func(context.Context, client.FieldIndexer) error{"manager": index.RegisterOwned, "provider": index.RegisterMachines} {
-		each := retained(t, kruntime.ContentTypeJSON, process.NewTransform(), newMachine, indexes)
+		each := retainedBytes(t, kruntime.ContentTypeJSON, process.NewTransform(), newMachine, indexes)
 		t.Logf("a Machine takes %d bytes in the %s", each, program)
 		if budget := machineBudget[program]; each > budget {
 			t.Errorf("got %d bytes for a Machine in the cache of the %s, want at most %d", each, program, budget)
 		}
 	}
-	each := retained(t, kruntime.ContentTypeProtobuf, process.TransformNode, newNode, index.RegisterTarget)
+	each := retainedBytes(t, kruntime.ContentTypeProtobuf, process.TransformNode, newNode, index.RegisterTarget)
 	t.Logf("a Node takes %d bytes", each)
 	if each > nodeBudget {
 		t.Errorf("got %d bytes for a Node in a cache, want at most %d", each, nodeBudget)

@@ -37,9 +37,9 @@ func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, 
 	return nil, errors.New("adoption is not supported")
 }
 
-// seen returns the resource version up to which the cache is current. The result is higher than the resource version
+// cacheVersion returns the resource version up to which the cache is current. The result is higher than the resource version
 // of every object, so no reconciler waits for the cache.
-func seen() string { return "1000000" }
+func cacheVersion() string { return "1000000" }
 
 type kind struct {
 	name          string
@@ -53,26 +53,26 @@ func kinds() []kind {
 	return []kind{
 		{"machine", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
 			return machine.New(machine.Options{
-				Cloud: cloud{}, ClusterID: "cluster", Client: c, Live: live{c},
-				Classes: &resolve.Resolver{Classes: c, Secrets: live{c}},
-				Target:  &machine.Target{Nodes: c, Live: live{c}}, Recorder: silent{}, Clock: clock,
+				Cloud: cloud{}, ClusterID: "cluster", Client: c, LiveReader: liveClient{c},
+				Classes: &resolve.Resolver{Classes: c, Secrets: liveClient{c}},
+				Target:  &machine.Target{Nodes: c, LiveClient: liveClient{c}}, Recorder: silent{}, Clock: clock,
 			})
 		}, types.NamespacedName{Namespace: namespace, Name: machineName(0)}},
 		{"set", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machineset.New(machineset.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
-				MachineCacheVersion: seen})
+			return machineset.New(machineset.Options{Client: c, LiveReader: liveClient{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: cacheVersion})
 		}, types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}},
 		{"deployment", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
-				MachineCacheVersion: seen})
+			return machinedeployment.New(machinedeployment.Options{Client: c, LiveReader: liveClient{c}, Recorder: silent{}, Clock: clock,
+				MachineCacheVersion: cacheVersion})
 		}, first},
 		{"overshoot", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return overshoot.New(overshoot.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock,
-				Limits: overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}})
+			return overshoot.New(overshoot.Options{Client: c, LiveReader: liveClient{c}, Recorder: silent{}, Clock: clock,
+				Limits: overshoot.Limits{Tolerance: 2, Hysteresis: 1, Period: time.Minute}})
 		}, first},
 		{"health", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return healthcheck.New(healthcheck.Options{Client: c, Live: live{c},
-				Nodes: &healthcheck.Nodes{Cached: c, Live: live{c}}, Recorder: silent{}, Clock: clock})
+			return healthcheck.New(healthcheck.Options{Client: c, LiveClient: liveClient{c},
+				Nodes: &healthcheck.Nodes{CachedReader: c, LiveReader: liveClient{c}}, Recorder: silent{}, Clock: clock})
 		}, types.NamespacedName{}},
 	}
 }

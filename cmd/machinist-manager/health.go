@@ -21,14 +21,14 @@ func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) e
 	}
 	control, reach := op.Control(), op.Reachability()
 	options := healthcheck.Options{
-		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
-		Recorder: op.Manager().GetEventRecorder("machinist-machinehealthcheck"),
-		Stopped:  reach.Stopped, StableSince: reach.StableSince, OutageEnded: reach.OutageEnded,
+		Client: control.Client, LiveClient: control.LiveClient, Clock: clock.RealClock{},
+		Recorder:   op.Manager().GetEventRecorder("machinist-machinehealthcheck"),
+		StopReason: reach.StopReason, StableSince: reach.StableSince, OutageEnded: reach.OutageEnded,
 		BuiltIn: policy, MeltdownThreshold: s.health.MeltdownThreshold, Metrics: metrics,
 	}
 	var nodes wiring.TargetEvents
 	if target := op.Target(); target != nil {
-		options.Nodes = &healthcheck.Nodes{Cached: target.Client, Live: target.Live, Synced: target.Synced}
+		options.Nodes = &healthcheck.Nodes{CachedReader: target.Client, LiveReader: target.LiveClient, IsSynced: target.IsSynced}
 		nodes = targetEvents(target)
 	}
 	if err := healthcheck.New(options).Wiring().Add(op.Manager(), nodes); err != nil {

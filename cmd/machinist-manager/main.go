@@ -93,10 +93,10 @@ func run(ctx context.Context, config *process.Config, s *settings, flags *pflag.
 	}
 	return op.Run(ctx, func(ctx context.Context) error {
 		webhook := admission.Process{
-			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
-			Manager: op.Manager(), Mutating: admission.StoreReplicas{}, Writer: op.Control().Live, Log: log,
+			Name: config.Name, Namespace: op.OwnNamespace(), OnlyNamespace: config.Namespace,
+			Manager: op.Manager(), Mutating: admission.StoreReplicas{}, Writer: op.Control().LiveClient, Log: log,
 		}
-		core := admission.NewCore(o.Scheme, op.Anywhere(), op.Control().Live)
+		core := admission.NewCoreWebhook(o.Scheme, op.AllNamespacesReader(), op.Control().LiveClient)
 		if target := op.Target(); target != nil {
 			core.ServerVersion = versionskew.NewServer(target.ServerVersion, clock.RealClock{}).Version
 		}
@@ -144,14 +144,14 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, trace
 	if err != nil {
 		return err
 	}
-	ledger := disruption.New(disruption.Options{Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+	ledger := disruption.New(disruption.Options{Client: control.Client, LiveReader: control.LiveClient, Clock: clock.RealClock{},
 		CacheVersion: wiring.CacheVersion(mgr, &v1beta1.Machine{})})
 	decided := &freshness.Decisions{}
 	sets := machineset.New(machineset.Options{
-		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		Client: control.Client, LiveReader: control.LiveClient, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
-		Stopped:    func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
-		Remediated: healthMetrics.Replaced, Metrics: setMetrics, Ledger: ledger, Decided: decided, Tracer: tracer,
+		StopReason: func() (r machineset.ConditionReason) { r.Reason, r.Message = op.Reachability().StopReason(); return r },
+		Remediated: healthMetrics.CountReplacement, Metrics: setMetrics, Ledger: ledger, Decisions: decided, Tracer: tracer,
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
@@ -161,10 +161,10 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, trace
 		return err
 	}
 	deployments := machinedeployment.New(machinedeployment.Options{
-		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		Client: control.Client, LiveReader: control.LiveClient, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
-		Stopped: op.Reachability().Stopped, ServerVersion: serverVersion, Metrics: deploymentMetrics, Ledger: ledger,
-		Decided: decided, Tracer: tracer, NoOutdatedTaints: !s.outdatedNodeTaints,
+		StopReason: op.Reachability().StopReason, ServerVersion: serverVersion, Metrics: deploymentMetrics, Ledger: ledger,
+		Decisions: decided, Tracer: tracer, NoOutdatedTaints: !s.outdatedNodeTaints,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)
@@ -192,8 +192,8 @@ func addOvershoot(op *process.Process, s *settings) error {
 	}
 	control := op.Control()
 	reconciler := overshoot.New(overshoot.Options{
-		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
-		Recorder: op.Manager().GetEventRecorder("machinist-overshoot"), Limits: s.overshoot, Frozen: frozen,
+		Client: control.Client, LiveReader: control.LiveClient, Clock: clock.RealClock{},
+		Recorder: op.Manager().GetEventRecorder("machinist-overshoot"), Limits: s.overshoot, FrozenGauge: frozen,
 	})
 	if err := reconciler.Wiring().Add(op.Manager(), nil); err != nil {
 		return fmt.Errorf("add the overshoot freeze: %w", err)

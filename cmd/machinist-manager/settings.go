@@ -17,7 +17,7 @@ type settings struct {
 	outdatedNodeTaints    bool
 	health                healthcheck.BuiltIn
 	overshoot             overshoot.Limits
-	webhook               admission.Serving
+	webhook               admission.ServingOptions
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {

@@ -57,7 +57,7 @@ func command() *cobra.Command {
 func defaultConfig() *process.Config {
 	config := process.DefaultConfig(installer.Name)
 	// Only the installed processes use target clusters.
-	config.TargetKubeconfig = process.None
+	config.TargetKubeconfig = process.NoCluster
 	return config
 }
 
@@ -72,7 +72,7 @@ func run(ctx context.Context, config *process.Config, log logr.Logger) error {
 			return err
 		}
 		return installer.New(installer.Options{
-			Client: op.Control().Client, Live: op.Control().Live, Render: render, Namespace: op.OwnNamespace(),
+			Client: op.Control().Client, LiveClient: op.Control().LiveClient, Render: render, Namespace: op.OwnNamespace(),
 			Recorder: op.Manager().GetEventRecorder(installer.Name), Clock: clock.RealClock{}, Metrics: counted,
 		}).Register(op.Manager())
 	})

@@ -197,7 +197,7 @@ func startProcess(t testing.TB) *cloudProcess {
 	}
 	p.start()
 	t.Cleanup(func() {
-		if p.process.Running() {
+		if p.process.IsRunning() {
 			p.stop(syscall.SIGTERM)
 		}
 	})

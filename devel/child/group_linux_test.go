@@ -37,14 +37,14 @@ func TestChildrenOfAGroupEndWithTheProgram(t *testing.T) {
 				}
 				return err
 			})
-			if lives, err := alive(pid); !lives || err != nil {
+			if lives, err := isAlive(pid); !lives || err != nil {
 				t.Fatalf("the child with PID %d is alive: %t, %v, want true", pid, lives, err)
 			}
 			if err := end(p); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, func(context.Context) error {
-				lives, err := alive(pid)
+				lives, err := isAlive(pid)
 				if lives {
 					err = errors.New("the child is still alive")
 				}

@@ -37,14 +37,14 @@ type Process struct {
 	// Dir is the working directory and the folder of the log.
 	Dir string
 
-	// Ended is called when the program was ready and then ended without being stopped. It may be nil.
-	Ended func(p *Process, err error)
+	// OnExit is called when the program was ready and then ended without being stopped. It may be nil.
+	OnExit func(p *Process, err error)
 
-	life *life // nil if never started
+	life *processRun // nil if never started
 }
 
-// life is one run of a process, from its start to its end.
-type life struct {
+// processRun is one run of a process, from its start to its end.
+type processRun struct {
 	os        *os.Process
 	started   time.Time
 	logOffset int64 // offset in the log at which this run starts
@@ -61,8 +61,8 @@ func (p *Process) LogPath() string {
 	return filepath.Join(p.Dir, p.Name+".log")
 }
 
-// Running reports whether the program was started and has not ended.
-func (p *Process) Running() bool {
+// IsRunning reports whether the program was started and has not ended.
+func (p *Process) IsRunning() bool {
 	if p.life == nil {
 		return false
 	}
@@ -76,7 +76,7 @@ func (p *Process) Running() bool {
 
 // Start starts the program without waiting until it is ready. The output is appended to the log.
 func (p *Process) Start() error {
-	if p.Running() {
+	if p.IsRunning() {
 		return fmt.Errorf("start %s: the program is already running", p.Name)
 	}
 	log, err := os.OpenFile(p.LogPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -94,7 +94,7 @@ func (p *Process) Start() error {
 	cmd.Env = p.Env
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = processAttributes()
-	l := &life{started: time.Now(), logOffset: info.Size(), done: make(chan struct{})}
+	l := &processRun{started: time.Now(), logOffset: info.Size(), done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// The kernel sends the parent death signal when the thread that started the child ends, and Go may end threads
@@ -110,8 +110,8 @@ func (p *Process) Start() error {
 		}
 		l.err = cmd.Wait()
 		close(l.done)
-		if p.Ended != nil && l.ready.Load() && !l.stopping.Load() {
-			p.Ended(p, l.err)
+		if p.OnExit != nil && l.ready.Load() && !l.stopping.Load() {
+			p.OnExit(p, l.err)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -162,7 +162,7 @@ func (p *Process) Await(ctx context.Context, ready func(context.Context) error) 
 // Stop asks the process to end, kills it after grace, and returns when it has ended. Stop does nothing if the process
 // is not running.
 func (p *Process) Stop(grace time.Duration) error {
-	if !p.Running() {
+	if !p.IsRunning() {
 		return nil
 	}
 	p.life.stopping.Store(true)
@@ -191,7 +191,7 @@ func (p *Process) killGroup() error {
 
 // Kill ends the process at once and returns when it has ended. Kill does nothing if the process is not running.
 func (p *Process) Kill() error {
-	if !p.Running() {
+	if !p.IsRunning() {
 		return nil
 	}
 	p.life.stopping.Store(true)
@@ -210,7 +210,7 @@ func (p *Process) Kill() error {
 // Signal sends a signal to the program, such as SIGKILL or SIGSTOP. If the program ends after the signal, Ended is not
 // called.
 func (p *Process) Signal(signal os.Signal) error {
-	if !p.Running() {
+	if !p.IsRunning() {
 		return fmt.Errorf("send %s to %s: the program is not running", signal, p.Name)
 	}
 	p.life.stopping.Store(true)
@@ -226,8 +226,8 @@ func (p *Process) Done() <-chan struct{} { return p.life.done }
 // Err returns the result of the program's latest run. Nil means success. Call Err only after Done is closed.
 func (p *Process) Err() error { return p.life.err }
 
-// Started returns the start time of the program's latest run.
-func (p *Process) Started() time.Time { return p.life.started }
+// StartTime returns the start time of the program's latest run.
+func (p *Process) StartTime() time.Time { return p.life.started }
 
 // PID returns the process ID of the program's latest run.
 func (p *Process) PID() int { return p.life.os.Pid }

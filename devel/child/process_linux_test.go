@@ -47,7 +47,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 			}
 		}
 	}
-	if alive, err := alive(pid); pid == 0 || !alive || err != nil {
+	if alive, err := isAlive(pid); pid == 0 || !alive || err != nil {
 		t.Fatalf("the child with PID %d is alive: %v, %v, want true", pid, alive, err)
 	}
 
@@ -59,7 +59,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		t.Fatalf("the parent ended with %v, want that it was killed", err)
 	}
 	eventually(t, func(context.Context) error {
-		alive, err := alive(pid)
+		alive, err := isAlive(pid)
 		if alive {
 			err = errors.New("the child is still alive")
 		}
@@ -101,9 +101,9 @@ func TestAnUnexpectedEndIsReported(t *testing.T) {
 	report := func(p *Process, _ error) { reports <- p.Name }
 
 	asked := sleeper(t.TempDir())
-	asked.Ended = report
+	asked.OnExit = report
 	unasked := sleeper(t.TempDir())
-	unasked.Name, unasked.Ended = "unasked", report
+	unasked.Name, unasked.OnExit = "unasked", report
 	for _, p := range []*Process{asked, unasked} {
 		if err := p.Start(); err != nil {
 			t.Fatal(err)
@@ -154,8 +154,8 @@ func eventually(t *testing.T, condition func(context.Context) error) {
 	}
 }
 
-// alive reports whether a process is running, child or not. It returns false for a zombie process.
-func alive(pid int) (bool, error) {
+// isAlive reports whether a process is running, child or not. It returns false for a zombie process.
+func isAlive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil

@@ -165,7 +165,7 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	ctx, cancel := withStartTimeout(ctx)
 	defer cancel()
 	err := cp.startEtcd(ctx)
-	if err == nil && cp.apiServer.Running() {
+	if err == nil && cp.apiServer.IsRunning() {
 		err = cp.awaitRestart(ctx)
 	}
 	if err != nil {
@@ -254,7 +254,7 @@ func (cp *ControlPlane) newProcess(name, path string) *child.Process {
 			env = append(env, known+"="+value)
 		}
 	}
-	return &child.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd, Env: env}
+	return &child.Process{Name: name, Path: path, Dir: cp.dir, OnExit: cp.reportEnd, Env: env}
 }
 
 // reportEnd logs that a program ended unexpectedly. reportEnd starts kube-controller-manager and kube-scheduler
@@ -275,7 +275,7 @@ func (cp *ControlPlane) reportEnd(p *child.Process, err error) {
 func (cp *ControlPlane) startAgain(p *child.Process, start func(context.Context) error) {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
-	if cp.stopped || p.Running() {
+	if cp.stopped || p.IsRunning() {
 		return
 	}
 	ctx, cancel := withStartTimeout(context.Background())

@@ -78,7 +78,7 @@ func crash(t *testing.T, cp *ControlPlane) {
 			func(context.Context) (bool, error) {
 				cp.lifecycle.Lock()
 				defer cp.lifecycle.Unlock()
-				return p.Running() && p.PID() != pid, nil
+				return p.IsRunning() && p.PID() != pid, nil
 			})
 		if err != nil {
 			t.Errorf("%s was not started again: %v", p.Name, err)

@@ -93,7 +93,7 @@ func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 	t.Helper()
 	pids := map[string]int{}
 	for _, p := range []*child.Process{cp.etcd, cp.apiServer, cp.controllerManager, cp.scheduler} {
-		if p.Running() {
+		if p.IsRunning() {
 			pids[p.Name] = p.PID()
 		}
 	}
@@ -104,14 +104,14 @@ func stopLeavesNoProcess(t *testing.T, cp *ControlPlane, names ...string) {
 		t.Error(err)
 	}
 	for name, pid := range pids {
-		if alive, err := alive(pid); alive || err != nil {
+		if alive, err := isAlive(pid); alive || err != nil {
 			t.Errorf("%s (PID %d) is alive: %v, %v, want false", name, pid, alive, err)
 		}
 	}
 }
 
-// alive reports whether a process is running, child or not. A zombie does not run.
-func alive(pid int) (bool, error) {
+// isAlive reports whether a process is running, child or not. A zombie does not run.
+func isAlive(pid int) (bool, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil

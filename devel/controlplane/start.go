@@ -113,7 +113,7 @@ func (cp *ControlPlane) startAll(ctx context.Context) error {
 // startEtcd starts etcd and waits until it accepts connections. Clients that connect then wait until etcd is ready.
 func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	socket := filepath.Join(cp.dir, etcdSocket)
-	if !cp.etcd.Running() {
+	if !cp.etcd.IsRunning() {
 		// If etcd was killed, its socket still exists.
 		if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove the old socket of etcd: %w", err)

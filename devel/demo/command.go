@@ -63,12 +63,12 @@ The programs of the control plane come from the cache that "make controlplane" f
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.Once, "once", false,
+	flags.BoolVar(&o.EndAfterTour, "once", false,
 		"run a tour (scale up, roll out another class, scale down, delete) and exit. The tour fails if a step fails or a resource is left")
 	flags.StringVar(&o.Scenario, "scenario", "",
 		"run a scenario and exit. The scenario fails if a step fails or a resource is left. One of: "+
 			strings.Join(ScenarioNames(), ", "))
-	flags.BoolVar(&o.Bare, "bare", false,
+	flags.BoolVar(&o.PrepareOnly, "bare", false,
 		"run only the control plane and the simulated cloud, and print how to run the two processes by hand")
 	flags.BoolVar(&o.NoFleet, "no-fleet", false,
 		"run everything except the fleet, and print how to create a fleet in a shell")

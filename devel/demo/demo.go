@@ -19,15 +19,15 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// Once makes the demo end after a tour through the life of a fleet. By default, the demo runs until its context is
+	// EndAfterTour makes the demo end after a tour through the life of a fleet. By default, the demo runs until its context is
 	// canceled.
-	Once bool
+	EndAfterTour bool
 	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends with the scenario. If the
 	// field is empty, the demo runs no scenario.
 	Scenario string
-	// Bare starts only the control planes and the cloud, and prints the commands that start the manager and the
+	// PrepareOnly starts only the control planes and the cloud, and prints the commands that start the manager and the
 	// provider.
-	Bare bool
+	PrepareOnly bool
 	// NoFleet omits the sample fleet. The demo writes a file that configures a shell for the clusters and the cloud.
 	NoFleet bool
 	// SeparateTarget runs a second control plane as the target cluster. Some scenarios always run a second control
@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
-	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Backend: o.Backend,
+	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, PrepareOnly: o.PrepareOnly, Backend: o.Backend,
 		Metrics: true, Output: screen}
 	if sc != nil {
 		sc.arrange(&options)
@@ -65,7 +65,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	case err == nil:
 	case ctx.Err() == nil:
 		return fmt.Errorf("start the demo: %w", err)
-	case sc != nil || o.Once:
+	case sc != nil || o.EndAfterTour:
 		return errors.New("interrupted before everything was up")
 	default:
 		screen.Printf("Stopped before everything was up.")
@@ -75,7 +75,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		screen.Printf("Stopping everything.")
 		err = errors.Join(err, s.Stop())
 	}()
-	if o.Bare {
+	if o.PrepareOnly {
 		screen.Printf("%s", manualInstructions(s))
 		<-ctx.Done()
 		return nil
@@ -109,7 +109,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	switch {
 	case sc != nil:
 		return sc.run(ctx, &scenarioEnv{stack: s, fleet: fleet, screen: screen, changes: changes})
-	case o.Once:
+	case o.EndAfterTour:
 		return tour(ctx, s, fleet, screen, changes)
 	}
 	screen.Printf("%s", instructions(s))

@@ -89,8 +89,8 @@ func (f fleet) observe(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// running reports whether the fleet has exactly n machines of the class, all Running and with a Node.
-func (s snapshot) running(n int, class string) bool {
+// isRunning reports whether the fleet has exactly n machines of the class, all Running and with a Node.
+func (s snapshot) isRunning(n int, class string) bool {
 	for i := range s.machines {
 		m := &s.machines[i]
 		if m.Status.Phase != v1beta1.MachineRunning || m.Status.NodeRef == nil || m.Spec.ClassRef == nil ||
@@ -124,9 +124,9 @@ func (s snapshot) checkKept(before []v1beta1.Machine) error {
 
 type size struct{ columns, rows int }
 
-// wide is the minimum number of terminal columns for a table with the names of Nodes. A narrower table omits them,
+// minWideColumns is the minimum number of terminal columns for a table with the names of Nodes. A narrower table omits them,
 // because they usually equal the names of the machines.
-const wide = 100
+const minWideColumns = 100
 
 // table returns the lines of a table that fits into a terminal, with one row left for the cursor. In a small terminal,
 // running machines are omitted first.
@@ -158,7 +158,7 @@ func (s snapshot) table(of size, now time.Time) (lines []string) {
 		rows[i] = []string{m.Name, cmp.Or(string(m.Status.Phase), "-"), node, class, cmp.Or(m.Status.Version, "-"),
 			duration.HumanDuration(now.Sub(m.CreationTimestamp.Time)), waitsFor(m)}
 	}
-	if of.columns < wide {
+	if of.columns < minWideColumns {
 		head = slices.Delete(head, 2, 3)
 		for i, row := range rows {
 			rows[i] = slices.Delete(row, 2, 3)
@@ -171,7 +171,7 @@ func (s snapshot) table(of size, now time.Time) (lines []string) {
 		lines = append(lines, "and "+rest.summary())
 	}
 	for i, line := range lines {
-		lines[i] = printer.Fit(strings.TrimRight(line, " "), of.columns)
+		lines[i] = printer.Shorten(strings.TrimRight(line, " "), of.columns)
 	}
 	return lines
 }

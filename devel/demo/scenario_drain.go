@@ -51,7 +51,7 @@ func (d *drainScenario) steps() []scenarioStep {
 }
 
 func (d *drainScenario) fleetRuns(ctx context.Context) error {
-	return d.awaitFleet(ctx, func(s snapshot) bool { return s.running(podsWanted, examples.SmallClass) })
+	return d.awaitFleet(ctx, func(s snapshot) bool { return s.isRunning(podsWanted, examples.SmallClass) })
 }
 
 func (d *drainScenario) deployPods(ctx context.Context) error {
@@ -112,14 +112,14 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 		return fmt.Errorf("delete machine %s: %w", d.machine.Name, err)
 	}
 	d.screen.Printf("   Deleted machine %s. Pod %s runs on its node.", d.machine.Name, d.pod.Name)
-	if err := d.awaitFleet(ctx, d.blocked); err != nil {
+	if err := d.awaitFleet(ctx, d.isBlocked); err != nil {
 		return err
 	}
 	now, err = d.fleet.observe(ctx)
 	if err != nil {
 		return err
 	}
-	drained := meta.FindStatusCondition(d.current(now).Status.Conditions, v1beta1.ConditionDrained)
+	drained := meta.FindStatusCondition(d.currentMachine(now).Status.Conditions, v1beta1.ConditionDrained)
 	d.screen.Printf("   %s: %s", drained.Reason, drained.Message)
 	node := &corev1.Node{}
 	if err := d.target.Get(ctx, client.ObjectKey{Name: d.machine.Status.NodeRef.Name}, node); err != nil {
@@ -131,9 +131,9 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	return nil
 }
 
-// current returns the current state of the machine that the scenario deletes. If the machine no longer exists, the
+// currentMachine returns the current state of the machine that the scenario deletes. If the machine no longer exists, the
 // result is an empty Machine.
-func (d *drainScenario) current(s snapshot) *v1beta1.Machine {
+func (d *drainScenario) currentMachine(s snapshot) *v1beta1.Machine {
 	for i := range s.machines {
 		if s.machines[i].UID == d.machine.UID {
 			return &s.machines[i]
@@ -142,9 +142,9 @@ func (d *drainScenario) current(s snapshot) *v1beta1.Machine {
 	return &v1beta1.Machine{}
 }
 
-// blocked reports whether the machine's conditions name the pod and the budget that block the drain.
-func (d *drainScenario) blocked(s snapshot) bool {
-	conditions := d.current(s).Status.Conditions
+// isBlocked reports whether the machine's conditions name the pod and the budget that block the drain.
+func (d *drainScenario) isBlocked(s snapshot) bool {
+	conditions := d.currentMachine(s).Status.Conditions
 	drained, deleting := meta.FindStatusCondition(conditions,
 		v1beta1.ConditionDrained), meta.FindStatusCondition(conditions, v1beta1.ConditionDeleting)
 	return drained != nil && drained.Status == metav1.ConditionFalse &&
@@ -176,7 +176,7 @@ func (d *drainScenario) replaced(ctx context.Context) error {
 				running++
 			}
 		}
-		return running == podsWanted && d.blocked(s)
+		return running == podsWanted && d.isBlocked(s)
 	})
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (d *drainScenario) liftBudget(ctx context.Context) error {
 	if err := d.target.Patch(ctx, pdb, lift); err != nil {
 		return fmt.Errorf("lift the budget: %w", err)
 	}
-	if err := d.awaitFleet(ctx, func(s snapshot) bool { return d.current(s).UID == "" }); err != nil {
+	if err := d.awaitFleet(ctx, func(s snapshot) bool { return d.currentMachine(s).UID == "" }); err != nil {
 		return err
 	}
 	// A machine that no longer exists must not leave an instance or a node.
@@ -238,7 +238,7 @@ func (d *drainScenario) liftBudget(ctx context.Context) error {
 }
 
 func (d *drainScenario) podMoved(ctx context.Context) error {
-	if err := d.awaitFleet(ctx, func(s snapshot) bool { return s.running(podsWanted, examples.SmallClass) }); err != nil {
+	if err := d.awaitFleet(ctx, func(s snapshot) bool { return s.isRunning(podsWanted, examples.SmallClass) }); err != nil {
 		return err
 	}
 	return d.poll(ctx, d.podsUnready)

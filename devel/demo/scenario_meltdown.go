@@ -29,8 +29,8 @@ type meltdownScenario struct {
 	// initialMachines are the machines at the start. The nodes of the first machines stop reporting their status. All
 	// of these nodes recover, except the first one.
 	initialMachines []v1beta1.Machine
-	// recovered is the time at which the health check allowed remediation again.
-	recovered time.Time
+	// recoveryTime is the time at which the health check allowed remediation again.
+	recoveryTime time.Time
 }
 
 func (m *meltdownScenario) steps() []scenarioStep {
@@ -52,7 +52,7 @@ func (m *meltdownScenario) fleetRuns(ctx context.Context) error {
 	}
 	err := m.awaitFleet(ctx, func(s snapshot) bool {
 		m.initialMachines = s.machines
-		return s.running(meltdownMachines, examples.SmallClass)
+		return s.isRunning(meltdownMachines, examples.SmallClass)
 	})
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (m *meltdownScenario) recover(ctx context.Context) (err error) {
 	if err := m.injectFault(ctx, simcloud.FaultRecovers, m.initialMachines[1:meltdownSilent]); err != nil {
 		return err
 	}
-	if m.recovered, err = m.awaitRemediation(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
+	if m.recoveryTime, err = m.awaitRemediation(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
 	if err := m.condition(ctx, "mhc/"+healthCheckName, v1beta1.ConditionRemediationAllowed,
@@ -184,7 +184,7 @@ func (m *meltdownScenario) recover(ctx context.Context) (err error) {
 func (m *meltdownScenario) replaced(ctx context.Context) error {
 	victim, others := &m.initialMachines[0], m.initialMachines[1:]
 	err := m.awaitFleetKeeping(ctx, others, func(s snapshot) bool {
-		return s.running(meltdownMachines, examples.SmallClass) &&
+		return s.isRunning(meltdownMachines, examples.SmallClass) &&
 			!slices.ContainsFunc(s.machines, func(o v1beta1.Machine) bool { return o.UID == victim.UID })
 	})
 	if err != nil {
@@ -208,7 +208,7 @@ func (m *meltdownScenario) replaced(ctx context.Context) error {
 		return err
 	}
 	// Events have times in whole seconds.
-	if given := marked.Sub(m.recovered); given < scenarioTimeout-time.Second {
+	if given := marked.Sub(m.recoveryTime); given < scenarioTimeout-time.Second {
 		return fmt.Errorf("machine %s was marked %s after the other nodes had recovered, want at least %s", victim.Name, given,
 			scenarioTimeout)
 	}

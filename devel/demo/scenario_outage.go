@@ -44,7 +44,7 @@ func (o *outageScenario) steps() []scenarioStep {
 func (o *outageScenario) fleetRuns(ctx context.Context) error {
 	return o.awaitFleet(ctx, func(s snapshot) bool {
 		o.before = s.machines
-		return s.running(outageMachines, examples.SmallClass)
+		return s.isRunning(outageMachines, examples.SmallClass)
 	})
 }
 
@@ -115,7 +115,7 @@ func (o *outageScenario) start(ctx context.Context) error {
 	}
 	o.screen.Printf("   Components that failed to watch the target cluster retry with a growing delay, so new nodes may be detected up to half a minute late.")
 	err := o.awaitFleetKeeping(ctx, o.before, func(s snapshot) bool {
-		return s.running(outageWanted, examples.SmallClass)
+		return s.isRunning(outageWanted, examples.SmallClass)
 	})
 	if err != nil {
 		return err

@@ -28,8 +28,8 @@ const (
 // rolloutScenario shows a rollout to a class whose machines never become nodes, and how to undo the rollout.
 type rolloutScenario struct {
 	*scenarioEnv
-	before []v1beta1.Machine
-	failed v1beta1.Machine // a failed machine of the new class
+	before        []v1beta1.Machine
+	failedMachine v1beta1.Machine // a failed machine of the new class
 }
 
 func (r *rolloutScenario) steps() []scenarioStep {
@@ -48,7 +48,7 @@ func (r *rolloutScenario) steps() []scenarioStep {
 func (r *rolloutScenario) fleetRuns(ctx context.Context) error {
 	return r.awaitFleet(ctx, func(s snapshot) bool {
 		r.before = s.machines
-		return s.running(rolloutMachines, examples.SmallClass)
+		return s.isRunning(rolloutMachines, examples.SmallClass)
 	})
 }
 
@@ -85,14 +85,14 @@ func (r *rolloutScenario) roll(ctx context.Context) error {
 			return m.Status.FailureReason == v1beta1.FailureJoinClusterTimeout
 		})
 		if at >= 0 {
-			r.failed = s.machines[at]
+			r.failedMachine = s.machines[at]
 		}
-		return at >= 0 && s.stopped()
+		return at >= 0 && s.isRolloutStopped()
 	})
 }
 
-// stopped reports whether the rollout has stopped because the new revision is failing.
-func (s snapshot) stopped() bool {
+// isRolloutStopped reports whether the rollout has stopped because the new revision is failing.
+func (s snapshot) isRolloutStopped() bool {
 	if s.deployment == nil {
 		return false
 	}
@@ -114,7 +114,7 @@ func (r *rolloutScenario) read(ctx context.Context) error {
 	if err := r.gauge(ctx, "machinist_rollout_stuck", labels, "1"); err != nil {
 		return err
 	}
-	return r.event(ctx, string(v1beta1.FailureJoinClusterTimeout), "machine/"+r.failed.Name)
+	return r.event(ctx, string(v1beta1.FailureJoinClusterTimeout), "machine/"+r.failedMachine.Name)
 }
 
 func (r *rolloutScenario) nothingLost(ctx context.Context) error {
@@ -125,10 +125,10 @@ func (r *rolloutScenario) nothingLost(ctx context.Context) error {
 		switch available := s.deployment.Status.AvailableReplicas; {
 		case available != rolloutMachines:
 			return fmt.Errorf("%d machines are available, want the %d from before the rollout", available, rolloutMachines)
-		case !s.stopped():
+		case !s.isRolloutStopped():
 			return errors.New("the rollout continued")
-		case s.live() > rolloutMachines+rolloutSurge:
-			return fmt.Errorf("there are %d live machines, want at most %d", s.live(), rolloutMachines+rolloutSurge)
+		case s.countLive() > rolloutMachines+rolloutSurge:
+			return fmt.Errorf("there are %d live machines, want at most %d", s.countLive(), rolloutMachines+rolloutSurge)
 		}
 		return s.checkKept(r.before)
 	})
@@ -139,8 +139,8 @@ func (r *rolloutScenario) nothingLost(ctx context.Context) error {
 	return err
 }
 
-// live returns the number of machines that are not being deleted.
-func (s snapshot) live() (n int) {
+// countLive returns the number of machines that are not being deleted.
+func (s snapshot) countLive() (n int) {
 	for i := range s.machines {
 		if s.machines[i].DeletionTimestamp.IsZero() {
 			n++
@@ -157,7 +157,7 @@ func (r *rolloutScenario) undo(ctx context.Context) error {
 		return err
 	}
 	err = r.awaitFleetKeeping(ctx, r.before, func(s snapshot) bool {
-		return s.running(rolloutMachines, examples.SmallClass)
+		return s.isRunning(rolloutMachines, examples.SmallClass)
 	})
 	if err != nil {
 		return err

@@ -13,10 +13,10 @@ import (
 
 // screen prints permanent lines. On a terminal, it also prints a picture below these lines, and overwrites it with each
 // new picture.
-type screen struct{ *printer.Live }
+type screen struct{ *printer.ProgressPrinter }
 
 func newScreen(out io.Writer, terminal bool) *screen {
-	return &screen{&printer.Live{Out: out, Terminal: terminal}}
+	return &screen{&printer.ProgressPrinter{Out: out, Terminal: terminal}}
 }
 
 // size returns the size of the terminal, or 80 x 24 if it is unknown.

@@ -39,12 +39,12 @@ func writeShellFile(dir string, programs map[string]string, variables []string) 
 	var text strings.Builder
 	for _, variable := range variables {
 		name, value, _ := strings.Cut(variable, "=")
-		fmt.Fprintf(&text, "export %s=%s\n", name, quoted(value))
+		fmt.Fprintf(&text, "export %s=%s\n", name, shellQuote(value))
 	}
-	fmt.Fprintf(&text, "export PATH=%s:\"$PATH\"\n", quoted(bin))
+	fmt.Fprintf(&text, "export PATH=%s:\"$PATH\"\n", shellQuote(bin))
 	path := filepath.Join(dir, "env.sh")
 	return path, os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
-// quoted returns a text in quotes, so that a shell reads it as one word.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+// shellQuote returns a text in quotes, so that a shell reads it as one word.
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

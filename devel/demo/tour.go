@@ -21,7 +21,7 @@ type step struct {
 }
 
 func steps(tour stack.Tour) []step {
-	first, most, last := int(tour.First), int(tour.Most), int(tour.Last)
+	first, most, last := int(tour.InitialSize), int(tour.MaxSize), int(tour.FinalSize)
 	replicas := func(n int32) func(context.Context, fleet) error {
 		return func(ctx context.Context, f fleet) error {
 			return f.change(ctx, func(md *v1beta1.MachineDeployment) { md.Spec.Replicas = &n })
@@ -31,10 +31,10 @@ func steps(tour stack.Tour) []step {
 		{
 			title:  "Create the fleet: " + wording.Count(first, "machine"),
 			change: func(context.Context, fleet) error { return nil },
-			done:   func(s snapshot) bool { return s.running(first, examples.SmallClass) },
+			done:   func(s snapshot) bool { return s.isRunning(first, examples.SmallClass) },
 		},
-		{title: fmt.Sprintf("Scale to %d", most), change: replicas(tour.Most), done: func(s snapshot) bool {
-			return s.running(most, examples.SmallClass)
+		{title: fmt.Sprintf("Scale to %d", most), change: replicas(tour.MaxSize), done: func(s snapshot) bool {
+			return s.isRunning(most, examples.SmallClass)
 		}},
 		{
 			title: "Roll out another class",
@@ -43,10 +43,10 @@ func steps(tour stack.Tour) []step {
 					md.Spec.Template.Spec.ClassRef.Name = examples.LargeClass
 				})
 			},
-			done: func(s snapshot) bool { return s.running(most, examples.LargeClass) },
+			done: func(s snapshot) bool { return s.isRunning(most, examples.LargeClass) },
 		},
-		{title: fmt.Sprintf("Scale down to %d", last), change: replicas(tour.Last), done: func(s snapshot) bool {
-			return s.running(last, examples.LargeClass)
+		{title: fmt.Sprintf("Scale down to %d", last), change: replicas(tour.FinalSize), done: func(s snapshot) bool {
+			return s.isRunning(last, examples.LargeClass)
 		}},
 		{
 			title: "Delete the deployment",
@@ -100,7 +100,7 @@ func await(ctx context.Context, patience time.Duration, f fleet, screen *screen,
 // nothingLeft checks in the cloud and in the target cluster, not in Machinist's objects, that no instance and no node
 // is left.
 func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
-	live, created, err := s.CloudLeft(ctx)
+	live, created, err := s.CountCloudResources(ctx)
 	if err != nil {
 		return err
 	}

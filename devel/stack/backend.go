@@ -37,9 +37,9 @@ type Backend interface {
 	Credentials() map[string]string
 	// Fleet returns the example fleet.
 	Fleet() examples.Set
-	// Left counts the resources in the cloud. The result live is the number of instances and parts of instances that
+	// CountResources counts the resources in the cloud. The result live is the number of instances and parts of instances that
 	// exist now. The result created is the number of instances and parts of instances that were ever created.
-	Left(ctx context.Context) (live, created int, err error)
+	CountResources(ctx context.Context) (live, created int, err error)
 }
 
 // Adapter is an optional interface of a Backend. Adapter changes the objects of the example fleet for this run, such
@@ -75,9 +75,9 @@ func (s *Stack) Shell() (programs map[string]string, variables []string) {
 
 // Tour contains the sizes of the fleet during the tour of a demo, and the time limit of its steps.
 type Tour struct {
-	// First, Most and Last are numbers of machines: at the start of the tour, at its largest size, and at its end,
+	// InitialSize, MaxSize and FinalSize are numbers of machines: at the start of the tour, at its largest size, and at its end,
 	// before the fleet is deleted.
-	First, Most, Last int32
+	InitialSize, MaxSize, FinalSize int32
 	// Patience is the time limit of each step of the tour.
 	Patience time.Duration
 }
@@ -90,7 +90,7 @@ func (s *Stack) Tour() Tour {
 	if guide, ok := s.backend.(Guide); ok {
 		return guide.Tour()
 	}
-	return Tour{First: 3, Most: 10, Last: 2, Patience: 2 * time.Minute}
+	return Tour{InitialSize: 3, MaxSize: 10, FinalSize: 2, Patience: 2 * time.Minute}
 }
 
 // Fleet returns the example fleet for the stack's cloud.
@@ -121,10 +121,10 @@ func (s *Stack) Objects() ([]client.Object, error) {
 // Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CloudLeft calls Backend.Left for the stack's cloud. It returns the number of resources that exist now and the number
+// CountCloudResources calls Backend.CountResources for the stack's cloud. It returns the number of resources that exist now and the number
 // of all resources that were ever created.
-func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
-	return s.backend.Left(ctx)
+func (s *Stack) CountCloudResources(ctx context.Context) (live, created int, err error) {
+	return s.backend.CountResources(ctx)
 }
 
 // StartCloud starts the program of the stack's cloud, and waits for at most one minute until the function ready returns
@@ -132,7 +132,7 @@ func (s *Stack) CloudLeft(ctx context.Context) (live, created int, err error) {
 func (s *Stack) StartCloud(ctx context.Context, args []string, ready func(context.Context) error) error {
 	name := s.backend.Cloud()
 	s.Cloud = &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, name), Dir: s.dir, Args: args,
-		Ended: s.reportEnd}
+		OnExit: s.reportEnd}
 	if err := s.Cloud.Start(); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (b simulated) Start(ctx context.Context, s *Stack) (url string, err error) 
 	return url, nil
 }
 
-func (b simulated) Left(ctx context.Context) (live, created int, err error) {
+func (b simulated) CountResources(ctx context.Context) (live, created int, err error) {
 	admin, err := b.stack.CloudAdmin()
 	if err != nil {
 		return 0, 0, err

@@ -43,8 +43,8 @@ type Options struct {
 	// ClusterApproves is true if kube-controller-manager must approve the client certificates of kubelets, for all
 	// bootstrap tokens. By default, the provider approves only the certificates of its own machines.
 	ClusterApproves bool
-	// Bare is true if Start must prepare the two processes without starting them.
-	Bare bool
+	// PrepareOnly is true if Start must prepare the two processes without starting them.
+	PrepareOnly bool
 	// Metrics makes each process serve its metrics on a free loopback address without authentication. Stack.Metrics
 	// returns the address.
 	Metrics bool

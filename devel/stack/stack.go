@@ -122,7 +122,7 @@ func (s *Stack) startMachinist(ctx context.Context) error {
 	if err := s.install(ctx); err != nil {
 		return err
 	}
-	if s.options.Bare {
+	if s.options.PrepareOnly {
 		return nil
 	}
 	return s.startProcesses(ctx)
@@ -272,14 +272,14 @@ func (s *Stack) newProcess(program, name string, extra []string) (*child.Process
 
 // processAs prepares a process for a user that has exactly the permissions of the generated RBAC in each cluster.
 func (s *Stack) processAs(user, program, name string, extra []string) (*child.Process, error) {
-	p := &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd,
+	p := &child.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, OnExit: s.reportEnd,
 		Env: append(os.Environ(), s.options.Env...)}
 	for _, cluster := range []struct {
 		name string
 		cp   *controlplane.ControlPlane
 	}{{"control", s.Control}, {"target", s.Target}} {
 		if cluster.name == "target" && s.options.NoTarget {
-			p.Args = append(p.Args, "--target-kubeconfig="+process.None)
+			p.Args = append(p.Args, "--target-kubeconfig="+process.NoCluster)
 			continue
 		}
 		config, err := cluster.cp.UserConfig(user, ProcessGroup)
@@ -330,7 +330,7 @@ func (s *Stack) AwaitLeader(ctx context.Context, p *child.Process) error {
 		if err != nil {
 			return err
 		}
-		if acquired.Before(p.Started()) {
+		if acquired.Before(p.StartTime()) {
 			return fmt.Errorf("the Lease was last acquired at %s, before %s started", acquired, p.Name)
 		}
 		return nil
@@ -376,7 +376,7 @@ func (s *Stack) Dir() string { return s.dir }
 func (s *Stack) Stop() error {
 	var errs []error
 	for _, p := range []*child.Process{s.Manager, s.Provider, s.Cloud} {
-		if p != nil && p.Running() {
+		if p != nil && p.IsRunning() {
 			// A process that was stopped with SIGSTOP must continue before it can end.
 			_ = p.Signal(syscall.SIGCONT)
 			errs = append(errs, p.Stop(stopGrace))

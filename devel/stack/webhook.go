@@ -21,7 +21,7 @@ import (
 
 // webhooks reports whether the two processes serve their webhooks. Processes that are started by hand or for a single
 // namespace have no webhook configuration.
-func (s *Stack) webhooks() bool { return !s.options.Bare && s.options.Namespace == "" }
+func (s *Stack) webhooks() bool { return !s.options.PrepareOnly && s.options.Namespace == "" }
 
 // WebhookArgs returns the flags with which a process serves its webhook on a loopback address.
 func WebhookArgs(address string) []string {
@@ -45,12 +45,12 @@ func (s *Stack) addWebhook(p *child.Process) error {
 	return nil
 }
 
-// webhookURL returns the URL of a program's webhook, or manifests.Off if it serves none.
+// webhookURL returns the URL of a program's webhook, or manifests.WebhookOff if it serves none.
 func (s *Stack) webhookURL(program string) string {
 	if url := s.webhookURLs[program]; url != "" {
 		return url
 	}
-	return manifests.Off
+	return manifests.WebhookOff
 }
 
 // awaitWebhooks waits until both webhooks refuse an invalid object. Such a refusal shows that the API server calls

@@ -59,7 +59,7 @@ func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, erro
 	if err != nil {
 		return nil, fmt.Errorf("run this command in the root folder of the repository: %w", err)
 	}
-	if c.version, err = required(mod, "k8s.io/kubernetes"); err != nil {
+	if c.version, err = requiredVersion(mod, "k8s.io/kubernetes"); err != nil {
 		return nil, err
 	}
 	if other := getenv("KUBERNETES"); other != "" && other != c.version {
@@ -78,7 +78,7 @@ func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, erro
 	if !slices.Contains([]string{"auto", "build", "download"}, c.mode) {
 		return nil, fmt.Errorf("CONTROLPLANE is %q: it must be build, download or auto", c.mode)
 	}
-	if c.etcd, err = required(mod, "go.etcd.io/etcd/server/v3"); err != nil {
+	if c.etcd, err = requiredVersion(mod, "go.etcd.io/etcd/server/v3"); err != nil {
 		return nil, err
 	}
 	root, err := cacheFolder(getenv)
@@ -92,8 +92,8 @@ func newControlPlane(getenv func(string) string, s *screen) (*controlPlane, erro
 	return c, err
 }
 
-// required returns the version of a required module in a go.mod file.
-func required(mod []byte, path string) (string, error) {
+// requiredVersion returns the version of a required module in a go.mod file.
+func requiredVersion(mod []byte, path string) (string, error) {
 	match := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(path) + ` (v\S+)`).FindSubmatch(mod)
 	if match == nil {
 		return "", fmt.Errorf("%s/go.mod does not require %s", module, path)
@@ -139,7 +139,7 @@ func (c *controlPlane) provide(ctx context.Context, names []string) error {
 		return err
 	}
 	defer unlock()
-	missing := c.missing(ctx, names)
+	missing := c.missingPrograms(ctx, names)
 	if len(missing) > 0 {
 		begun := time.Now()
 		if err := c.obtain(ctx, missing); err != nil {
@@ -171,9 +171,9 @@ func (c *controlPlane) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// missing returns the programs that do not exist yet. The method links the kubectl in PATH if its version is
+// missingPrograms returns the programs that do not exist yet. The method links the kubectl in PATH if its version is
 // compatible.
-func (c *controlPlane) missing(ctx context.Context, names []string) (missing []string) {
+func (c *controlPlane) missingPrograms(ctx context.Context, names []string) (missing []string) {
 	for _, name := range names {
 		path := filepath.Join(c.folder, strings.Replace(name, "@", "-", 1))
 		switch {
@@ -248,7 +248,7 @@ func (c *controlPlane) obtain(ctx context.Context, names []string) error {
 		return fmt.Errorf("%w; CONTROLPLANE=build builds the control plane instead", reason)
 	}
 	c.screen.print("control plane: %v; building it instead", reason)
-	return c.build(ctx, c.missing(ctx, names))
+	return c.build(ctx, c.missingPrograms(ctx, names))
 }
 
 func (c *controlPlane) download(ctx context.Context, names []string) error {

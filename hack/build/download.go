@@ -34,14 +34,14 @@ type downloader struct {
 	// pins contains the SHA-256 checksum of each URL.
 	pins    map[string]string
 	pinFile string
-	// connect is the maximum time until the response begins, and idle is the maximum time without data after that.
-	connect, idle time.Duration
+	// connectTimeout is the maximum time until the response begins, and idle is the maximum time without data after that.
+	connectTimeout, idleTimeout time.Duration
 }
 
 // newDownloader reads the pinned checksums. CONTROLPLANE_MIRROR is the URL of a server with the same paths as the
 // official servers. CONTROLPLANE_CHECKSUMS names another file with checksums.
 func newDownloader(getenv func(string) string, pinFile string) (downloader, error) {
-	d := downloader{mirror: getenv("CONTROLPLANE_MIRROR"), pinFile: pinFile, connect: 3 * time.Second, idle: 10 * time.Second}
+	d := downloader{mirror: getenv("CONTROLPLANE_MIRROR"), pinFile: pinFile, connectTimeout: 3 * time.Second, idleTimeout: 10 * time.Second}
 	if file := getenv("CONTROLPLANE_CHECKSUMS"); file != "" {
 		d.pinFile = file
 	}
@@ -149,15 +149,15 @@ func (d downloader) open(ctx context.Context, address string) (*http.Response, *
 		u.Scheme, u.Host, u.Path = mirror.Scheme, mirror.Host, path.Join(mirror.Path, u.Path)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watchdog{ctx: ctx, cancel: cancel, limit: d.idle}
-	w.timer = time.AfterFunc(d.connect, func() { cancel(fmt.Errorf("no answer within %s", d.connect)) })
+	w := &watchdog{ctx: ctx, cancel: cancel, limit: d.idleTimeout}
+	w.timer = time.AfterFunc(d.connectTimeout, func() { cancel(fmt.Errorf("no answer within %s", d.connectTimeout)) })
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		w.stop()
 		return nil, nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DialContext = (&net.Dialer{Timeout: d.connect}).DialContext
+	transport.DialContext = (&net.Dialer{Timeout: d.connectTimeout}).DialContext
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		w.stop()

@@ -70,9 +70,9 @@ func TestFetchVerifiesDownloads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := downloader{mirror: test.server(t), pins: map[string]string{official: checksumOf(program)},
-				connect: 50 * time.Millisecond, idle: 100 * time.Millisecond}
+				connectTimeout: 50 * time.Millisecond, idleTimeout: 100 * time.Millisecond}
 			if test.want == "" {
-				d.connect, d.idle = time.Minute, time.Minute
+				d.connectTimeout, d.idleTimeout = time.Minute, time.Minute
 			}
 			folder := t.TempDir()
 			file := filepath.Join(folder, "kubectl")
@@ -118,7 +118,7 @@ func TestFetchExtractsProgramFromArchive(t *testing.T) {
 	defer server.Close()
 	const url = "https://github.com/etcd-io/etcd/releases/download/v3.7.0/etcd.tar.gz"
 	d := downloader{mirror: server.URL, pins: map[string]string{url: checksumOf(archive.Bytes())},
-		connect: time.Minute, idle: time.Minute}
+		connectTimeout: time.Minute, idleTimeout: time.Minute}
 	folder := t.TempDir()
 	file := filepath.Join(folder, "etcd")
 	err := d.fetch(t.Context(), &screen{out: io.Discard}, release{url: url, member: "etcd-v3.7.0/etcd"}, file)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// causes lists failures of the go command that are not errors in the code. text is a part of the command's output.
+// environmentFailures lists failures of the go command that are not errors in the code. text is a part of the command's output.
 // advice tells the user how to fix the failure.
-var causes = []struct {
+var environmentFailures = []struct {
 	text, advice string
 }{
 	{"no space left on device", "the disk is full: free some space and run the command again; compiled packages are kept"},
@@ -23,7 +23,7 @@ var causes = []struct {
 
 // explain adds advice to the error of a failed build if its output shows a known cause.
 func explain(output string, err error) error {
-	for _, c := range causes {
+	for _, c := range environmentFailures {
 		if strings.Contains(output, c.text) {
 			return fmt.Errorf("%s (%s)", c.advice, lastLine(output, c.text))
 		}

@@ -121,15 +121,15 @@ func TestResultCountsTests(t *testing.T) {
 		t.Errorf("got the result %+v", r)
 	}
 	allowed, err := readSkips(writeFile(t, "a.TestB needs KVM\na.FuzzD some seeds do not apply\n"))
-	if err != nil || len(allowed.unexpected(r.Skipped, true)) != 0 {
-		t.Errorf("unexpected: %v, %v", allowed.unexpected(r.Skipped, true), err)
+	if err != nil || len(allowed.unexpectedSkips(r.Skipped, true)) != 0 {
+		t.Errorf("unexpected: %v, %v", allowed.unexpectedSkips(r.Skipped, true), err)
 	}
 	long := skips{"a.TestB": "FULL=1 runs it", "a.FuzzD": "some seeds do not apply"}
-	short, all := long.unexpected(r.Skipped, false), long.unexpected(r.Skipped, true)
+	short, all := long.unexpectedSkips(r.Skipped, false), long.unexpectedSkips(r.Skipped, true)
 	if len(short) != 0 || !slices.Equal(all, []string{"a.TestB/sub"}) {
 		t.Errorf("unexpected without and with FULL=1: %v, %v", short, all)
 	}
-	r.Unexpected = skips{}.unexpected(r.Skipped, false)
+	r.Unexpected = skips{}.unexpectedSkips(r.Skipped, false)
 	if len(r.Unexpected) != 2 {
 		t.Errorf("unexpected: %v", r.Unexpected)
 	}

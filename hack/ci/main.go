@@ -76,7 +76,7 @@ func run(ctx context.Context) error {
 			return err
 		}
 		r.Commit = commit
-		r.Unexpected = skips.unexpected(r.Skipped, slices.Contains(t.args, "FULL=1"))
+		r.Unexpected = skips.unexpectedSkips(r.Skipped, slices.Contains(t.args, "FULL=1"))
 		if r.Failure != "" || len(r.Unexpected) > 0 {
 			failed = append(failed, t.name)
 		}

@@ -173,8 +173,8 @@ func readSkips(path string) (skips, error) {
 // onlyFull is the prefix of the reason if a test runs only with FULL=1.
 const onlyFull = "FULL=1 "
 
-// unexpected returns the tests that must not be skipped, without the names of subtests.
-func (s skips) unexpected(skipped []string, full bool) (unexpected []string) {
+// unexpectedSkips returns the tests that must not be skipped, without the names of subtests.
+func (s skips) unexpectedSkips(skipped []string, full bool) (unexpected []string) {
 	for _, test := range skipped {
 		name, _, _ := strings.Cut(test, "/")
 		if reason := s[name]; reason == "" || full && strings.HasPrefix(reason, onlyFull) {

@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(root, out string) error {
-	pages, err := documents(root, incidents.All())
+	pages, err := documents(root, incidents.Incidents())
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func describe(i incidents.Incident, files map[incidents.Proof]string) (string, e
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## %s\n\n[%s](https://github.com/%s/issues/%s)\n\n%s\n\n**Machinist:** %s\n\n", i.Title,
-		i.Reference, repository, number, i.Happened, i.Here)
+		i.Reference, repository, number, i.Report, i.Behavior)
 	for _, p := range i.Proofs {
 		fmt.Fprintf(&b, "- [%s](../../%s): `%s`\n", name(p), files[p], command(p))
 	}

@@ -12,8 +12,8 @@ import (
 func TestPagesLinkTestsOfIncident(t *testing.T) {
 	root := filepath.Join("..", "..")
 	pages, err := documents(root, []incidents.Incident{{
-		Reference: "owner/repository#7", Title: "All is lost", Theme: incidents.Quota, Happened: "It went wrong.",
-		Here: "It does not.", Proofs: []incidents.Proof{{Scenario: "create"}, {Test: "test/e2e.TestCloudReadsLag"},
+		Reference: "owner/repository#7", Title: "All is lost", Theme: incidents.Quota, Report: "It went wrong.",
+		Behavior: "It does not.", Proofs: []incidents.Proof{{Scenario: "create"}, {Test: "test/e2e.TestCloudReadsLag"},
 			{Test: "test/install.TestUpgradeOverManyMachines"}},
 	}})
 	if err != nil {

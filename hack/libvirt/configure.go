@@ -21,14 +21,14 @@ func (h *Hypervisor) configure() error {
 		}
 	}
 	values := map[string]any{
-		"Dir": h.dir, "TCP": h.tcp, "TLS": h.tls, "UUID": randomUUID(), "Pool": Pool, "SmallPool": SmallPool,
+		"Dir": h.dir, "TCP": h.tcp, "TLS": h.tls, "UUID": randomUUID(), "Pool": PoolName, "SmallPool": SmallPool,
 		"Network": Network, "Bridge": h.subnet.bridge(), "Host": h.subnet.host(), "First": h.subnet.address(10),
 		"Last": h.subnet.address(250),
 	}
 	for template, path := range map[string]string{
 		"libvirtd.conf":  "etc/libvirtd.conf",
 		"qemu.conf":      "etc/qemu.conf",
-		"pool.xml":       "etc/storage/" + Pool + ".xml",
+		"pool.xml":       "etc/storage/" + PoolName + ".xml",
 		"small-pool.xml": "etc/storage/" + SmallPool + ".xml",
 		"network.xml":    "etc/qemu/networks/" + Network + ".xml",
 		"keeper.sh":      "keeper.sh",
@@ -39,7 +39,7 @@ func (h *Hypervisor) configure() error {
 	}
 	// libvirtd also starts the pools and networks that these links point to.
 	for path, target := range map[string]string{
-		"etc/storage/autostart/" + Pool + ".xml":          "/etc/libvirt/storage/" + Pool + ".xml",
+		"etc/storage/autostart/" + PoolName + ".xml":      "/etc/libvirt/storage/" + PoolName + ".xml",
 		"etc/storage/autostart/" + SmallPool + ".xml":     "/etc/libvirt/storage/" + SmallPool + ".xml",
 		"etc/qemu/networks/autostart/" + Network + ".xml": "/etc/libvirt/qemu/networks/" + Network + ".xml",
 	} {

@@ -46,8 +46,8 @@ func (h *Hypervisor) startKeeper(ctx context.Context) error {
 	})
 }
 
-// inside returns arguments of nsenter that run a command in the mount and PID namespaces of the hypervisor.
-func (h *Hypervisor) inside(command ...string) []string {
+// nsenterArgs returns arguments of nsenter that run a command in the mount and PID namespaces of the hypervisor.
+func (h *Hypervisor) nsenterArgs(command ...string) []string {
 	return append([]string{"--target", strconv.Itoa(h.init), "--mount", "--pid", "--"}, command...)
 }
 
@@ -55,7 +55,7 @@ func (h *Hypervisor) inside(command ...string) []string {
 func (h *Hypervisor) Launch(ctx context.Context) error {
 	h.daemon = &child.Process{
 		Name: "libvirtd", Path: "/usr/bin/nsenter", Dir: h.dir, Env: environment(), Group: true,
-		Args: h.inside("/usr/sbin/libvirtd", "--listen", "--pid-file=/run/libvirt/libvirtd.pid"),
+		Args: h.nsenterArgs("/usr/sbin/libvirtd", "--listen", "--pid-file=/run/libvirt/libvirtd.pid"),
 	}
 	// A killed libvirtd leaves these files behind.
 	for _, stale := range []string{h.Socket(), filepath.Join(h.dir, "run", "libvirtd.pid")} {

@@ -22,7 +22,7 @@ func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
 	if err := os.Rename(to, filepath.Join(h.PoolPath(), volume)); err != nil {
 		return fmt.Errorf("import the volume %s: %w", volume, err)
 	}
-	_, err = h.Virsh(ctx, "pool-refresh", Pool)
+	_, err = h.Virsh(ctx, "pool-refresh", PoolName)
 	return err
 }
 

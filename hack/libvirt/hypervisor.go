@@ -16,8 +16,8 @@ import (
 
 // These are the names of the pools and the network of each Hypervisor.
 const (
-	// Pool is a storage pool in a folder. The pool has no size limit.
-	Pool = "machines"
+	// PoolName is a storage pool in a folder. The pool has no size limit.
+	PoolName = "machines"
 	// SmallPool is a storage pool of 32 MiB.
 	SmallPool = "small"
 	// Network is a network with DHCP on the bridge Hypervisor.Bridge.

@@ -209,7 +209,7 @@ func TestImportCreatesVolume(t *testing.T) {
 	if err := h.Import(t.Context(), "base", image); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := h.Virsh(t.Context(), "vol-info", "--pool", Pool, "base"); err != nil || !strings.Contains(got, "1.00 MiB") {
+	if got, err := h.Virsh(t.Context(), "vol-info", "--pool", PoolName, "base"); err != nil || !strings.Contains(got, "1.00 MiB") {
 		t.Errorf("got the volume %q, want one of 1.00 MiB (%v)", got, err)
 	}
 }

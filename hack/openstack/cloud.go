@@ -26,7 +26,7 @@ type Options struct {
 // methods that return constant values.
 type Cloud struct {
 	settings settings
-	seeded   Seeded
+	seeded   SeedObjects
 	services map[Service][]*child.Process
 	client   *client
 	output   io.Writer
@@ -104,8 +104,8 @@ func emptyDir(dir string) (string, error) {
 // Dir returns the folder of the cloud. The names of log files begin with the name of the service.
 func (c *Cloud) Dir() string { return c.settings.Dir }
 
-// Seeded returns the objects that exist in the cloud when it starts.
-func (c *Cloud) Seeded() Seeded { return c.seeded }
+// SeedObjects returns the objects that exist in the cloud when it starts.
+func (c *Cloud) SeedObjects() SeedObjects { return c.seeded }
 
 // AuthURL returns the URL of the identity service.
 func (c *Cloud) AuthURL() string { return c.settings.URL.Keystone }

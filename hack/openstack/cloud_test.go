@@ -105,7 +105,7 @@ type member struct {
 	session *session
 	url     urls
 	cinder  string
-	seeded  Seeded
+	seeded  SeedObjects
 }
 
 func newMember(t *testing.T, c *Cloud) *member {
@@ -114,7 +114,7 @@ func newMember(t *testing.T, c *Cloud) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &member{t: t, cloud: c, session: s, url: c.settings.URL, cinder: c.volumes(s), seeded: c.Seeded()}
+	return &member{t: t, cloud: c, session: s, url: c.settings.URL, cinder: c.volumes(s), seeded: c.SeedObjects()}
 }
 
 func (p *member) must(method, url string, body any) {

@@ -53,14 +53,14 @@ func startCloud(t *testing.T) *Cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(running(t, c)) < len(Services()) {
-		t.Fatalf("found only these processes of the cloud: %v", running(t, c))
+	if len(runningProcesses(t, c)) < len(Services()) {
+		t.Fatalf("found only these processes of the cloud: %v", runningProcesses(t, c))
 	}
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
 		}
-		for pid, command := range running(t, c) {
+		for pid, command := range runningProcesses(t, c) {
 			t.Errorf("process %d still runs: %s", pid, command)
 		}
 		ports := reflect.ValueOf(c.settings.Port)
@@ -75,9 +75,9 @@ func startCloud(t *testing.T) *Cloud {
 	return c
 }
 
-// running returns the processes whose working directory is in the folder of the cloud. The result includes all
+// runningProcesses returns the processes whose working directory is in the folder of the cloud. The result includes all
 // processes of the cloud.
-func running(t *testing.T, c *Cloud) map[int]string {
+func runningProcesses(t *testing.T, c *Cloud) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

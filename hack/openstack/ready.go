@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// listening checks that a service responds. The method always succeeds for services that only receive messages.
-func (c *Cloud) listening(service Service) func(context.Context) error {
+// listenCheck checks that a service responds. The method always succeeds for services that only receive messages.
+func (c *Cloud) listenCheck(service Service) func(context.Context) error {
 	s := c.settings
 	switch service {
 	case MariaDB:
 		return s.mariaDBListens
 	case RabbitMQ:
 		return func(ctx context.Context) error {
-			if !c.services[RabbitMQ][1].Running() { // only the port mapper runs
+			if !c.services[RabbitMQ][1].IsRunning() { // only the port mapper runs
 				return nil
 			}
 			b, err := dialBroker(ctx, s.Port.RabbitMQ)
@@ -85,8 +85,8 @@ func (c *client) checkServer(url string) func(context.Context) error {
 	}
 }
 
-// consuming returns a check that every given service has a consumer on each of its RabbitMQ queues.
-func (c *Cloud) consuming(services ...Service) func(context.Context) error {
+// consumerCheck returns a check that every given service has a consumer on each of its RabbitMQ queues.
+func (c *Cloud) consumerCheck(services ...Service) func(context.Context) error {
 	return func(ctx context.Context) error {
 		b, err := dialBroker(ctx, c.settings.Port.RabbitMQ)
 		if err != nil {
@@ -118,12 +118,12 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 	for {
 		for _, service := range Services() {
 			for _, p := range c.services[service] {
-				if !p.Running() {
+				if !p.IsRunning() {
 					return fmt.Errorf("%s does not run; %s", service, p.LogTail())
 				}
 			}
 		}
-		notReady := c.ready(ctx)
+		notReady := c.checkReady(ctx)
 		if notReady == nil {
 			return nil
 		}
@@ -139,16 +139,16 @@ func (c *Cloud) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ready returns nil if the cloud can be used. Otherwise, the error explains which part is not ready.
-func (c *Cloud) ready(ctx context.Context) error {
+// checkReady returns nil if the cloud can be used. Otherwise, the error explains which part is not ready.
+func (c *Cloud) checkReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, service := range Services() {
-		if err := c.listening(service)(ctx); err != nil {
+		if err := c.listenCheck(service)(ctx); err != nil {
 			return fmt.Errorf("%s: %w", service, err)
 		}
 	}
-	if err := c.consuming(Services()...)(ctx); err != nil {
+	if err := c.consumerCheck(Services()...)(ctx); err != nil {
 		return err
 	}
 	admin, err := c.admin(ctx)
@@ -166,7 +166,7 @@ func (c *Cloud) ready(ctx context.Context) error {
 			return err
 		}
 	}
-	return errors.Join(c.reported(ctx, admin), c.hostsUp(ctx, admin), c.backendKnown(ctx, admin))
+	return errors.Join(c.checkReported(ctx, admin), c.hostsUp(ctx, admin), c.backendKnown(ctx, admin))
 }
 
 // backendKnown checks that the scheduler of cinder knows a backend. Otherwise volumes would fail.
@@ -185,8 +185,8 @@ func (c *Cloud) volumes(by *session) string {
 	return strings.Replace(c.settings.URL.Cinder, "$(project_id)s", by.projectID, 1)
 }
 
-// reported returns an error if a service has not reported since its start.
-func (c *Cloud) reported(ctx context.Context, admin *session) error {
+// checkReported returns an error if a service has not reported since its start.
+func (c *Cloud) checkReported(ctx context.Context, admin *session) error {
 	type report struct {
 		Binary, Host, State string
 		UpdatedAt           string `json:"updated_at"`
@@ -214,7 +214,7 @@ func (c *Cloud) reported(ctx context.Context, admin *session) error {
 			return fmt.Errorf("%s has not reported yet: %w", service, err)
 		}
 		// The database stores times in whole seconds.
-		if reports[i].State != "up" || !at.After(c.services[service][0].Started()) {
+		if reports[i].State != "up" || !at.After(c.services[service][0].StartTime()) {
 			return fmt.Errorf("%s is %s and reported last at %s", service, reports[i].State, at)
 		}
 	}

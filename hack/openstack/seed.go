@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Seeded contains the objects that exist at the start of a cloud, by name.
-type Seeded struct {
+// SeedObjects contains the objects that exist at the start of a cloud, by name.
+type SeedObjects struct {
 	Project, ProjectID string // the project of the user
 	User, UserID       string // a user with the role member
 	Region             string
@@ -41,7 +41,7 @@ func (c *Cloud) seed(ctx context.Context) error {
 	}
 	s := &seeder{
 		URL: c.settings.URL, admin: admin, member: member,
-		seeded: Seeded{
+		seeded: SeedObjects{
 			Project: c.settings.Project, ProjectID: member.projectID,
 			User: c.settings.User, UserID: member.userID, Region: c.settings.Region,
 			Flavors: map[string]string{}, Images: map[string]string{}, Networks: map[string]Network{},
@@ -62,7 +62,7 @@ func (c *Cloud) seed(ctx context.Context) error {
 type seeder struct {
 	URL           urls
 	admin, member *session
-	seeded        Seeded
+	seeded        SeedObjects
 }
 
 type created map[string]struct {

@@ -73,7 +73,7 @@ func (c *Cloud) StartService(ctx context.Context, service Service) error {
 		if err := p.Start(); err != nil {
 			return err
 		}
-		if err := p.Await(ctx, c.listening(service)); err != nil {
+		if err := p.Await(ctx, c.listenCheck(service)); err != nil {
 			return err
 		}
 	}
@@ -105,14 +105,14 @@ func (c *Cloud) startServices(ctx context.Context) error {
 				}
 			}
 			begun := time.Now()
-			if !c.services[service][0].Running() {
+			if !c.services[service][0].IsRunning() {
 				if err := c.StartService(ctx, service); err != nil {
 					return err
 				}
 			}
 			if service == NovaConductor {
 				// A starting host waits for a long time if the conductor does not consume its queue yet.
-				if err := c.services[service][0].Await(ctx, c.consuming(service)); err != nil {
+				if err := c.services[service][0].Await(ctx, c.consumerCheck(service)); err != nil {
 					return err
 				}
 			}

@@ -43,16 +43,16 @@ func renderConditions(blocks []block, meaningOf func(condition, reason string) w
 	}
 	for _, kind := range kinds {
 		fmt.Fprintf(&out, "\n## %s\n", kind)
-		for _, b := range merged(blocks, kind) {
+		for _, b := range mergeBlocks(blocks, kind) {
 			b.render(&out, conditions, meaningOf)
 		}
 	}
 	return out.Bytes()
 }
 
-// merged selects the blocks of constants for one kind of object. If several blocks have the same heading, their
+// mergeBlocks selects the blocks of constants for one kind of object. If several blocks have the same heading, their
 // constants are combined in one block. The block with the phases comes first.
-func merged(blocks []block, kind string) (ofKind []block) {
+func mergeBlocks(blocks []block, kind string) (ofKind []block) {
 	for _, b := range blocks {
 		if b.kind != kind {
 			continue
@@ -126,8 +126,8 @@ func (b block) advice(reason string, conditions map[string]bool,
 		}
 	}
 	for _, condition := range append(about, "") {
-		if m := meaningOf(condition, reason); m.Ends != "" || m.Do != "" {
-			return m.Ends, m.Do
+		if m := meaningOf(condition, reason); m.NextStep != "" || m.Instructions != "" {
+			return m.NextStep, m.Instructions
 		}
 	}
 	return "", ""

@@ -110,8 +110,8 @@ func group(sections []section) []section {
 		}
 		return some
 	}
-	every := section{title: "Every process", options: common(withRole(anyProcess))}
-	providers := section{title: "Every provider process", options: without(common(withRole(provider)), every.options)}
+	every := section{title: "Every process", options: commonFlags(withRole(anyProcess))}
+	providers := section{title: "Every provider process", options: without(commonFlags(withRole(provider)), every.options)}
 	grouped := []section{every}
 	for _, s := range sections {
 		if s.role == provider && providers.options != nil {
@@ -122,15 +122,15 @@ func group(sections []section) []section {
 			s.options = without(s.options, every.options)
 		}
 		if s.role == provider {
-			s.options = without(s.options, common(withRole(provider)))
+			s.options = without(s.options, commonFlags(withRole(provider)))
 		}
 		grouped = append(grouped, s)
 	}
 	return grouped
 }
 
-// common returns the flags that are identical in all sections.
-func common(sections []section) (options []option) {
+// commonFlags returns the flags that are identical in all sections.
+func commonFlags(sections []section) (options []option) {
 	for _, o := range sections[0].options {
 		if !slices.ContainsFunc(sections[1:], func(s section) bool { return !slices.Contains(s.options, o) }) {
 			options = append(options, o)

@@ -49,7 +49,7 @@ type metric struct {
 
 // metricsDocument returns docs/reference/metrics.md with a new table.
 func metricsDocument(root string) ([]byte, error) {
-	metrics, err := registered()
+	metrics, err := registeredMetrics()
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ type exporter struct {
 var processes = []exporter{{"provider", providerMetrics}, {"migrator", migratorMetrics}, {"manager", managerMetrics},
 	{"operator", operatorMetrics}}
 
-// registered returns the metrics of all processes by name.
-func registered() (map[string]metric, error) {
+// registeredMetrics returns the metrics of all processes by name.
+func registeredMetrics() (map[string]metric, error) {
 	all := map[string]metric{}
 	for _, e := range processes {
 		seen := registry{}
@@ -153,7 +153,7 @@ func newProcess(r prometheus.Registerer) (*process.Process, error) {
 		return nil, err
 	}
 	c := process.DefaultConfig("reference")
-	c.ControlKubeconfig, c.TargetKubeconfig, c.LeaderElect = kubeconfig, process.None, false
+	c.ControlKubeconfig, c.TargetKubeconfig, c.LeaderElect = kubeconfig, process.NoCluster, false
 	c.MetricsBindAddress, c.HealthProbeBindAddress = "0", "0"
 	c.LeaderElectionNamespace = "default"
 	return process.New(c, process.Options{Scheme: runtime.NewScheme(), Registerer: r, Logger: logr.Discard()})

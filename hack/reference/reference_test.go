@@ -205,7 +205,7 @@ func TestSpecsDocumentHasNestedFields(t *testing.T) {
 }
 
 func TestUnregisteredMetricIsError(t *testing.T) {
-	metrics, err := registered()
+	metrics, err := registeredMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}

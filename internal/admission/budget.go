@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/platform/window"
 )
 
-// Budget validates a MachineDisruptionBudget at the time now.
-func Budget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
+// ValidateBudget validates a MachineDisruptionBudget at the time now.
+func ValidateBudget(b *v1beta1.MachineDisruptionBudget, now time.Time) (v Result) {
 	v.refuse(validation.Budget(b)...)
 	limit, percentage, _ := validation.MaxDisrupted(b.Spec.MaxDisrupted)
 	switch {

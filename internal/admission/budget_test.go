@@ -49,10 +49,10 @@ func TestBudget(t *testing.T) {
 			want{warnings: []string{"spec.windows: the budget never applies, because it applies outside of windows and a window is always open"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.check(t, Budget(&v1beta1.MachineDisruptionBudget{Spec: test.spec}, time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)))
+			test.check(t, ValidateBudget(&v1beta1.MachineDisruptionBudget{Spec: test.spec}, time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)))
 		})
 	}
 	pause := &v1beta1.MachineDisruptionBudget{Spec: spec{MaxDisrupted: number(0)}}
 	pause.Name = disruption.PauseBudget
-	want{}.check(t, Budget(pause, time.Unix(0, 0)))
+	want{}.check(t, ValidateBudget(pause, time.Unix(0, 0)))
 }

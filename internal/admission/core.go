@@ -22,12 +22,12 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Core is the webhook for the core kinds.
-type Core struct {
+// CoreWebhook is the webhook for the core kinds.
+type CoreWebhook struct {
 	decoder admission.Decoder
 	// cache contains the classes, sets and deployments. The client live reads directly from the API server.
-	cache, live client.Reader
-	clock       clock.PassiveClock
+	cache, liveReader client.Reader
+	clock             clock.PassiveClock
 	// Simultaneous reads of the same class share one request. readRate limits the reads of all classes.
 	reads    singleflight.Group
 	readRate *rate.Limiter
@@ -36,37 +36,37 @@ type Core struct {
 	ServerVersion func(context.Context) string
 }
 
-// NewCore returns the handler of the manager's webhook. The scheme must have the core kinds. The handler reads objects
+// NewCoreWebhook returns the handler of the manager's webhook. The scheme must have the core kinds. The handler reads objects
 // from the cache. If a class is not in the cache, the handler reads the class from the API server, because the class
 // may be new.
-func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
-	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live, clock: clock.RealClock{},
+func NewCoreWebhook(scheme *runtime.Scheme, cache, live client.Reader) *CoreWebhook {
+	return &CoreWebhook{decoder: admission.NewDecoder(scheme), cache: cache, liveReader: live, clock: clock.RealClock{},
 		readRate: rate.NewLimiter(readsPerSecond, readsAtOnce)}
 }
 
 // Handle answers one request.
-func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Response {
+func (c *CoreWebhook) Handle(ctx context.Context, r admission.Request) admission.Response {
 	switch r.Kind.Kind {
 	case "MachineDeployment":
 		return review(c.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Result {
-			return Deployment(d, c.environment(ctx, r.Namespace))
+			return ValidateDeployment(d, c.environment(ctx, r.Namespace))
 		})
 	case "MachineSet":
 		return review(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result {
-			return Set(m, c.environment(ctx, r.Namespace))
+			return ValidateSet(m, c.environment(ctx, r.Namespace))
 		})
 	case "Machine":
 		return review(c.decoder, r, func(m *v1beta1.Machine, created bool) Result {
-			return Machine(m, created, Environment{Class: c.classes(ctx, r.Namespace), ServerVersion: c.serverVersion(ctx)})
+			return ValidateMachine(m, created, Environment{Class: c.classes(ctx, r.Namespace), ServerVersion: c.serverVersion(ctx)})
 		})
 	case "MachineHealthCheck":
-		return review(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return HealthCheck(h) })
+		return review(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return ValidateHealthCheck(h) })
 	case "MachineDisruptionBudget":
 		return review(c.decoder, r, func(b *v1beta1.MachineDisruptionBudget, _ bool) Result {
-			return Budget(b, c.clock.Now())
+			return ValidateBudget(b, c.clock.Now())
 		})
 	case "MachineClass":
-		return review(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Result { return Class(m) })
+		return review(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Result { return ValidateClass(m) })
 	}
 	return admission.Allowed("")
 }
@@ -120,7 +120,7 @@ const (
 
 var errManyReads = errors.New("too many requests for classes that are not in the cache")
 
-func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
+func (c *CoreWebhook) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
 	return func(name string) (*v1beta1.MachineClass, bool) {
 		class, key := &v1beta1.MachineClass{}, client.ObjectKey{Namespace: namespace, Name: name}
 		err := c.cache.Get(ctx, key, class)
@@ -138,7 +138,7 @@ func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1b
 
 // liveClass reads a class from the API server. The result is nil if the class does not exist. Callers share the result
 // and must not change it.
-func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.MachineClass, error) {
+func (c *CoreWebhook) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.MachineClass, error) {
 	found, err, _ := c.reads.Do(key.String(), func() (any, error) {
 		if !c.readRate.AllowN(c.clock.Now(), 1) {
 			return (*v1beta1.MachineClass)(nil), errManyReads
@@ -150,7 +150,7 @@ func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.Ma
 		// The manager may list classes, but not get them.
 		list := &v1beta1.MachineClassList{}
 		byName := client.MatchingFields{metav1.ObjectNameField: key.Name}
-		if err := c.live.List(ctx, list, client.InNamespace(key.Namespace), byName); err != nil || len(list.Items) == 0 {
+		if err := c.liveReader.List(ctx, list, client.InNamespace(key.Namespace), byName); err != nil || len(list.Items) == 0 {
 			return (*v1beta1.MachineClass)(nil), err
 		}
 		return &list.Items[0], nil
@@ -161,7 +161,7 @@ func (c *Core) liveClass(ctx context.Context, key client.ObjectKey) (*v1beta1.Ma
 
 // serverVersion returns a function for the version of the target cluster's API server. The function is nil if there is
 // no target cluster.
-func (c *Core) serverVersion(ctx context.Context) func() string {
+func (c *CoreWebhook) serverVersion(ctx context.Context) func() string {
 	if c.ServerVersion == nil {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (c *Core) serverVersion(ctx context.Context) func() string {
 	}
 }
 
-func (c *Core) environment(ctx context.Context, namespace string) Environment {
+func (c *CoreWebhook) environment(ctx context.Context, namespace string) Environment {
 	s := Environment{Class: c.classes(ctx, namespace), ServerVersion: c.serverVersion(ctx)}
 	deployments, sets := &v1beta1.MachineDeploymentList{}, &v1beta1.MachineSetList{}
 	if c.cache.List(ctx, deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {

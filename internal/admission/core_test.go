@@ -61,7 +61,7 @@ func small() v1beta1.MachineClass {
 
 // Rule: update-refused-for-new-errors.
 func TestOnlyNewErrorsAreRefused(t *testing.T) {
-	core := NewCore(scheme(), reader{classes: []v1beta1.MachineClass{small()}}, reader{})
+	core := NewCoreWebhook(scheme(), reader{classes: []v1beta1.MachineClass{small()}}, reader{})
 	with := func(labels ...string) *v1beta1.Machine {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1beta1.MachineSpec{ClassRef: classRef()}}
 		m.Spec.Node.Labels = map[string]string{}
@@ -121,7 +121,7 @@ func TestClassesAreReadFromCacheThenLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1beta1.MachineSpec{ClassRef: classRef(),
 				ProviderID: "sim:///1"}}
-			answer := NewCore(scheme(), test.cache, test.live).Handle(t.Context(), request(t, "Machine", m, nil))
+			answer := NewCoreWebhook(scheme(), test.cache, test.live).Handle(t.Context(), request(t, "Machine", m, nil))
 			if answer.Allowed == test.refused || (len(answer.Warnings) > 0) != test.warned {
 				t.Errorf("allowed=%v, warnings %q: %v", answer.Allowed, answer.Warnings, answer.Result)
 			}
@@ -140,12 +140,12 @@ func TestOverlapIgnoresDeletedAndOwnedSets(t *testing.T) {
 		deployments: []v1beta1.MachineDeployment{*deploymentNamed("d"), leaving},
 		sets:        []v1beta1.MachineSet{owned, *setNamed("s")},
 	}
-	answer := NewCore(scheme(), cache, reader{}).Handle(t.Context(),
+	answer := NewCoreWebhook(scheme(), cache, reader{}).Handle(t.Context(),
 		request(t, "MachineDeployment", deploymentNamed("d"), nil))
 	if len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], ": MachineSet s. Give") {
 		t.Errorf("warned of %q, want the set s", answer.Warnings)
 	}
-	answer = NewCore(scheme(), reader{err: errors.New("away")}, reader{}).Handle(t.Context(),
+	answer = NewCoreWebhook(scheme(), reader{err: errors.New("away")}, reader{}).Handle(t.Context(),
 		request(t, "MachineDeployment", deploymentNamed("d"), nil))
 	if !answer.Allowed || len(answer.Warnings) > 0 {
 		t.Errorf("without a cache: allowed=%v, warnings %q", answer.Allowed, answer.Warnings)
@@ -153,7 +153,7 @@ func TestOverlapIgnoresDeletedAndOwnedSets(t *testing.T) {
 }
 
 func TestEveryKindIsValidated(t *testing.T) {
-	core := NewCore(scheme(), reader{}, reader{})
+	core := NewCoreWebhook(scheme(), reader{}, reader{})
 	bad := map[string]string{v1beta1.NodeLabelMachine: "x"}
 	set, deployment := setNamed("s"), deploymentNamed("d")
 	set.Spec.Template.Spec.Node.Labels, deployment.Spec.Template.Spec.Node.Labels = bad, bad

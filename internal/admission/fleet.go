@@ -33,16 +33,16 @@ type Environment struct {
 	Claims []Claim
 }
 
-// Deployment validates a MachineDeployment.
-func Deployment(d *v1beta1.MachineDeployment, s Environment) (v Result) {
+// ValidateDeployment validates a MachineDeployment.
+func ValidateDeployment(d *v1beta1.MachineDeployment, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &d.Spec.Template)
 	v.refuse(validation.Selector(spec.Child("selector"), &d.Spec.Selector)...)
-	v.reserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
+	v.rejectReserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
 		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider)
 	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)
 	v.versionSkew(spec.Child("template", "spec", "version"), d, d.Spec.Template.Spec.Version, s)
-	v.overlap(spec.Child("selector"), Claim{
+	v.warnOverlap(spec.Child("selector"), Claim{
 		Kind: "MachineDeployment", Name: d.Name, Selector: &d.Spec.Selector, Labels: d.Spec.Template.ObjectMeta.Labels,
 	}, s)
 
@@ -76,27 +76,27 @@ func (v *Result) remediation(path *field.Path, r v1beta1.MachineRemediation) {
 	}
 }
 
-// Set validates a MachineSet.
-func Set(m *v1beta1.MachineSet, s Environment) (v Result) {
+// ValidateSet validates a MachineSet.
+func ValidateSet(m *v1beta1.MachineSet, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &m.Spec.Template)
 	labels := spec.Child("template", "metadata", "labels")
-	v.reserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelProvider)
+	v.rejectReserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelProvider)
 	if metav1.GetControllerOf(m) != nil {
 		return v
 	}
-	v.reserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
+	v.rejectReserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
 	v.classExists(spec.Child("template", "spec"), &m.Spec.Template.Spec, s)
 	v.versionSkew(spec.Child("template", "spec", "version"), m, m.Spec.Template.Spec.Version, s)
 	v.remediation(spec.Child("remediation"), m.Spec.Remediation)
-	v.overlap(spec.Child("selector"), Claim{
+	v.warnOverlap(spec.Child("selector"), Claim{
 		Kind: "MachineSet", Name: m.Name, Selector: &m.Spec.Selector, Labels: m.Spec.Template.ObjectMeta.Labels,
 	}, s)
 	return v
 }
 
-// Machine validates a Machine. The parameter created must be true if the request creates the Machine.
-func Machine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
+// ValidateMachine validates a Machine. The parameter created must be true if the request creates the Machine.
+func ValidateMachine(m *v1beta1.Machine, created bool, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)
 	class := v.classExists(spec, &m.Spec, s)
@@ -144,8 +144,8 @@ func (v *Result) versionSkew(path *field.Path, object metav1.Object, version str
 // maxNamed limits the objects that a warning names, because API servers truncate long warnings.
 const maxNamed = 3
 
-// overlap warns if another owner's selector matches the machines of this owner, or the reverse.
-func (v *Result) overlap(path *field.Path, own Claim, s Environment) {
+// warnOverlap warns if another owner's selector matches the machines of this owner, or the reverse.
+func (v *Result) warnOverlap(path *field.Path, own Claim, s Environment) {
 	var with []string
 	for _, other := range s.Claims {
 		if own.Kind == other.Kind && own.Name == other.Name {

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// HealthCheck validates a MachineHealthCheck.
-func HealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
+// ValidateHealthCheck validates a MachineHealthCheck.
+func ValidateHealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 	spec := field.NewPath("spec")
 	conditions := spec.Child("unhealthyNodeConditions")
 	v.refuse(validation.HealthCheck(c)...)
@@ -32,8 +32,8 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 	return v
 }
 
-// Class validates a MachineClass, except its providerSpec.
-func Class(c *v1beta1.MachineClass) (v Result) {
+// ValidateClass validates a MachineClass, except its providerSpec.
+func ValidateClass(c *v1beta1.MachineClass) (v Result) {
 	if c.Spec.Capacity == nil {
 		return v
 	}

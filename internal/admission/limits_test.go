@@ -24,8 +24,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// guarded starts a server with limits. The returned function sends one HTTP/2 request.
-func guarded(t *testing.T, l *limits, next http.HandlerFunc) (send func(body io.Reader) (int, http.Header)) {
+// startLimitedServer starts a server with limits. The returned function sends one HTTP/2 request.
+func startLimitedServer(t *testing.T, l *limits, next http.HandlerFunc) (send func(body io.Reader) (int, http.Header)) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(l.guard(next))
 	s.EnableHTTP2 = true
@@ -56,7 +56,7 @@ type chunked struct{ io.Reader }
 // Rule: webhook-requests-limited.
 func TestBodiesAreLimited(t *testing.T) {
 	received := 0
-	send := guarded(t, newLimits(false), func(_ http.ResponseWriter, r *http.Request) {
+	send := startLimitedServer(t, newLimits(false), func(_ http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		if received = len(text); err != nil {
 			t.Error(err)
@@ -82,7 +82,7 @@ func TestBodiesAreLimited(t *testing.T) {
 func TestBodyMustArriveInTime(t *testing.T) {
 	l := newLimits(false)
 	l.arrival = 50 * time.Millisecond
-	send := guarded(t, l, func(http.ResponseWriter, *http.Request) { t.Error("the webhook got an incomplete request") })
+	send := startLimitedServer(t, l, func(http.ResponseWriter, *http.Request) { t.Error("the webhook got an incomplete request") })
 	body, part := io.Pipe()
 	defer part.Close()
 	go func() { _, _ = part.Write([]byte("{")) }()
@@ -106,7 +106,7 @@ func TestRequestsBeyondTheLimitsAreRefusedAtOnce(t *testing.T) {
 		l := newLimits(false)
 		l.work, l.wait = semaphore.NewWeighted(1), time.Millisecond
 		began, end := make(chan struct{}), make(chan struct{})
-		send := guarded(t, l, func(http.ResponseWriter, *http.Request) {
+		send := startLimitedServer(t, l, func(http.ResponseWriter, *http.Request) {
 			close(began)
 			<-end
 		})
@@ -128,7 +128,7 @@ func TestRequestsBeyondTheLimitsAreRefusedAtOnce(t *testing.T) {
 	t.Run("bodies", func(t *testing.T) {
 		l := newLimits(false)
 		l.bodies = semaphore.NewWeighted(2 * bodyStep)
-		send := guarded(t, l, func(http.ResponseWriter, *http.Request) {})
+		send := startLimitedServer(t, l, func(http.ResponseWriter, *http.Request) {})
 		code, header := send(strings.NewReader(strings.Repeat("x", 2*bodyStep+1)))
 		refused(t, code, header)
 		if code, _ := send(strings.NewReader(strings.Repeat("x", 2*bodyStep))); code != http.StatusOK {
@@ -210,14 +210,14 @@ func TestOnlyVerifiedClientsAreServed(t *testing.T) {
 	}
 }
 
-// counted is a client that counts list requests. Each request waits until release is closed.
-type counted struct {
+// countingClient is a client that counts list requests. Each request waits until release is closed.
+type countingClient struct {
 	reader
 	lists   *atomic.Int64
 	release chan struct{}
 }
 
-func (c counted) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+func (c countingClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	c.lists.Add(1)
 	<-c.release
 	return c.reader.List(ctx, into, options...)
@@ -229,9 +229,9 @@ func machineOf(class string) *v1beta1.Machine {
 
 // Rule: webhook-requests-limited.
 func TestUnknownClassesCauseFewReads(t *testing.T) {
-	live := counted{lists: &atomic.Int64{}, release: make(chan struct{})}
+	live := countingClient{lists: &atomic.Int64{}, release: make(chan struct{})}
 	close(live.release)
-	core, clock := NewCore(scheme(), reader{}, live), testclock.NewFakePassiveClock(time.Now())
+	core, clock := NewCoreWebhook(scheme(), reader{}, live), testclock.NewFakePassiveClock(time.Now())
 	core.clock = clock
 	for _, want := range []int64{readsAtOnce, readsPerSecond} {
 		live.lists.Store(0)
@@ -253,8 +253,8 @@ func TestUnknownClassesCauseFewReads(t *testing.T) {
 // Rule: webhook-requests-limited.
 func TestRequestsForTheSameClassShareARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		live := counted{lists: &atomic.Int64{}, release: make(chan struct{})}
-		core := NewCore(scheme(), reader{}, live)
+		live := countingClient{lists: &atomic.Int64{}, release: make(chan struct{})}
+		core := NewCoreWebhook(scheme(), reader{}, live)
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {

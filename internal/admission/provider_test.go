@@ -27,7 +27,7 @@ type strict struct {
 func (strict) Name() string { return "strict" }
 
 func (s strict) Validate(_ context.Context, r provider.ValidateRequest) error {
-	if !r.Class.Credentials.Empty() {
+	if !r.Class.Credentials.IsEmpty() {
 		return errors.New("the request has credentials")
 	}
 	return s.validate(string(r.Class.Spec))

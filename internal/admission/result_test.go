@@ -132,13 +132,13 @@ func TestMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: classRef()}}
 			test.change(&m.Spec)
-			test.check(t, Machine(m, true, environment("")))
+			test.check(t, ValidateMachine(m, true, environment("")))
 		})
 	}
 	m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: classRef(), ProviderID: "sim:///1"}}
-	want{}.check(t, Machine(m, true, environment(v1beta1.AdoptionAllow)))
+	want{}.check(t, ValidateMachine(m, true, environment(v1beta1.AdoptionAllow)))
 	// The provider records the instance ID with an update.
-	want{}.check(t, Machine(m, false, environment("")))
+	want{}.check(t, ValidateMachine(m, false, environment("")))
 }
 
 // An attacker creates Machines whose Nodes would get certificates with the names of the API server or of local servers.
@@ -154,9 +154,9 @@ func TestAttackMachineWithNameOfAPIServer(t *testing.T) {
 		if refused {
 			w.errors = []string{"metadata.name: Forbidden: "}
 		}
-		w.check(t, Machine(m, true, Environment{}))
+		w.check(t, ValidateMachine(m, true, Environment{}))
 		// An existing Machine must stay changeable, so that its finalizers can be removed.
-		want{}.check(t, Machine(m, false, Environment{}))
+		want{}.check(t, ValidateMachine(m, false, Environment{}))
 	}
 }
 
@@ -171,12 +171,12 @@ func TestUnsupportedVersionIsAWarning(t *testing.T) {
 	m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{Version: "v1.99.0"}}
 	all := func(warnings ...string) {
 		t.Helper()
-		want{warnings: warnings}.check(t, Machine(m, true, s))
+		want{warnings: warnings}.check(t, ValidateMachine(m, true, s))
 		for i := range warnings {
 			warnings[i] = strings.Replace(warnings[i], "spec.", "spec.template.spec.", 1)
 		}
-		want{warnings: warnings}.check(t, Deployment(d, s))
-		want{warnings: warnings}.check(t, Set(set, s))
+		want{warnings: warnings}.check(t, ValidateDeployment(d, s))
+		want{warnings: warnings}.check(t, ValidateSet(set, s))
 	}
 	all("spec.version: version v1.99.0 is newer than v1.36.3")
 	server = ""
@@ -189,10 +189,10 @@ func TestUnsupportedVersionIsAWarning(t *testing.T) {
 	s.ServerVersion = func() string { return "v1.36.3" }
 	owner := *metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))
 	set.OwnerReferences, m.OwnerReferences = []metav1.OwnerReference{owner}, []metav1.OwnerReference{owner}
-	want{}.check(t, Set(set, s)) // An owned set gets no warning, because its owner gets the warning.
-	want{}.check(t, Machine(m, true, s))
+	want{}.check(t, ValidateSet(set, s)) // An owned set gets no warning, because its owner gets the warning.
+	want{}.check(t, ValidateMachine(m, true, s))
 	d.Annotations = map[string]string{v1beta1.AnnotationAllowVersionSkew: ""}
-	want{}.check(t, Deployment(d, s))
+	want{}.check(t, ValidateDeployment(d, s))
 }
 
 // Rule: manager-webhook-refuses.
@@ -245,27 +245,27 @@ func TestTemplate(t *testing.T) {
 			d, s := deploymentNamed("d"), setNamed("s")
 			test.change(&d.Spec.Template)
 			test.change(&s.Spec.Template)
-			test.check(t, Deployment(d, environment("")))
-			test.check(t, Set(s, environment("")))
+			test.check(t, ValidateDeployment(d, environment("")))
+			test.check(t, ValidateSet(s, environment("")))
 		})
 	}
 	d := deploymentNamed("d")
 	d.Spec.Selector.MatchLabels = map[string]string{v1beta1.LabelTemplateHash: "x"}
 	d.Spec.Template.ObjectMeta.Labels = d.Spec.Selector.MatchLabels
 	want{errors: []string{"spec.selector.matchLabels[machinist.dev/template-hash]: Forbidden",
-		"spec.template.metadata.labels[machinist.dev/template-hash]: Forbidden"}}.check(t, Deployment(d, environment("")))
+		"spec.template.metadata.labels[machinist.dev/template-hash]: Forbidden"}}.check(t, ValidateDeployment(d, environment("")))
 
 	// The deployment writes these labels to its set.
 	owned := setNamed("s")
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", Controller: ptr.To(true)}}
 	owned.Spec.Template.ObjectMeta.Labels[v1beta1.LabelMachineDeployment] = "d"
-	want{}.check(t, Set(owned, environment("", claim("MachineDeployment", "d", "a"))))
+	want{}.check(t, ValidateSet(owned, environment("", claim("MachineDeployment", "d", "a"))))
 	none := intstr.FromInt32(0)
 	owned.Spec.Remediation.MaxInFlight = &none
-	want{}.check(t, Set(owned, environment("")))
+	want{}.check(t, ValidateSet(owned, environment("")))
 	alone := setNamed("s")
 	alone.Spec.Remediation.MaxInFlight = &none
-	want{warnings: []string{"spec.remediation.maxInFlight: with 0, no"}}.check(t, Set(alone, environment("")))
+	want{warnings: []string{"spec.remediation.maxInFlight: with 0, no"}}.check(t, ValidateSet(alone, environment("")))
 }
 
 // Rule: unwise-is-warned.
@@ -319,7 +319,7 @@ func TestUnwiseDeployments(t *testing.T) {
 			if test.warning != "" {
 				w.warnings = []string{test.warning}
 			}
-			w.check(t, Deployment(d, environment("")))
+			w.check(t, ValidateDeployment(d, environment("")))
 		})
 	}
 }
@@ -351,10 +351,10 @@ func TestOverlap(t *testing.T) {
 			if test.warning != "" {
 				w.warnings = []string{test.warning}
 			}
-			w.check(t, Deployment(deploymentNamed("d"), environment("", test.claims...)))
+			w.check(t, ValidateDeployment(deploymentNamed("d"), environment("", test.claims...)))
 		})
 	}
-	want{warnings: []string{begin + "MachineDeployment d. Give"}}.check(t, Set(setNamed("d"), environment("", own, other)))
+	want{warnings: []string{begin + "MachineDeployment d. Give"}}.check(t, ValidateSet(setNamed("d"), environment("", own, other)))
 }
 
 // Rules: manager-webhook-refuses, unwise-is-warned.
@@ -387,7 +387,7 @@ func TestHealthCheck(t *testing.T) {
 		"maxUnhealthy of 0": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
 			MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{warnings: []string{"spec.maxUnhealthy: with 0, no machine"}}},
 	} {
-		t.Run(name, func(t *testing.T) { test.check(t, HealthCheck(&v1beta1.MachineHealthCheck{Spec: test.spec})) })
+		t.Run(name, func(t *testing.T) { test.check(t, ValidateHealthCheck(&v1beta1.MachineHealthCheck{Spec: test.spec})) })
 	}
 }
 
@@ -396,12 +396,12 @@ func TestClass(t *testing.T) {
 	capacity := func(c v1beta1.ClassCapacity) *v1beta1.MachineClass {
 		return &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Capacity: &c}}
 	}
-	want{}.check(t, Class(&v1beta1.MachineClass{}))
-	want{}.check(t, Class(capacity(v1beta1.ClassCapacity{InstanceType: "m5.large", Region: "eu-1", Zone: "eu-1_a",
+	want{}.check(t, ValidateClass(&v1beta1.MachineClass{}))
+	want{}.check(t, ValidateClass(capacity(v1beta1.ClassCapacity{InstanceType: "m5.large", Region: "eu-1", Zone: "eu-1_a",
 		Architecture: "arm64"})))
 	want{errors: []string{
 		`spec.capacity.architecture: Invalid value: "arm 64"`, `spec.capacity.instanceType: Invalid value: "m5/large"`,
 		`spec.capacity.region: Invalid value: "-eu"`, `spec.capacity.zone: Invalid value: "a,b"`,
-	}}.check(t, Class(capacity(v1beta1.ClassCapacity{InstanceType: "m5/large", Region: "-eu", Zone: "a,b",
+	}}.check(t, ValidateClass(capacity(v1beta1.ClassCapacity{InstanceType: "m5/large", Region: "-eu", Zone: "a,b",
 		Architecture: "arm 64"})))
 }

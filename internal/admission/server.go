@@ -24,7 +24,7 @@ const leaveTime = 500 * time.Millisecond
 // answers requests, but closes each connection after the response. API servers then connect to another replica.
 type server struct {
 	webhook.Server // used only to register handlers, because its own listener has no limit
-	serving        *Serving
+	serving        *ServingOptions
 	started        atomic.Bool
 	leaving        <-chan struct{}
 	leave          time.Duration // equals leaveTime, except in tests

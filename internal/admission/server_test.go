@@ -41,9 +41,9 @@ func certificates(t *testing.T) string {
 	return folder
 }
 
-func parsed(t *testing.T, args ...string) *Serving {
+func parsed(t *testing.T, args ...string) *ServingOptions {
 	t.Helper()
-	s, fs := &Serving{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	s, fs := &ServingOptions{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.AddFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
@@ -210,13 +210,13 @@ func TestWebhookFlags(t *testing.T) {
 			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
-		if off := !strings.Contains(args, "address=:") && !strings.Contains(args, "address=9"); s.Off() != off {
-			t.Errorf("%q: off=%v", args, s.Off())
+		if off := !strings.Contains(args, "address=:") && !strings.Contains(args, "address=9"); s.IsDisabled() != off {
+			t.Errorf("%q: off=%v", args, s.IsDisabled())
 		}
 	}
 	// A process for one namespace must not write the cluster-wide configuration.
 	s := parsed(t, "--webhook-bind-address=:9443")
-	err := s.Serve(t.Context(), Process{Name: "p", Only: "team-a"}, nil)
+	err := s.Serve(t.Context(), Process{Name: "p", OnlyNamespace: "team-a"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--webhook-cert-dir is required with --namespace") {
 		t.Errorf("for one namespace: %v", err)
 	}

@@ -33,9 +33,9 @@ const (
 	MutatingPath = "/mutate"
 )
 
-// Serving configures how a process serves its webhook. The process, its Service and the webhook configurations have the
+// ServingOptions configures how a process serves its webhook. The process, its Service and the webhook configurations have the
 // same name. The Secret with the certificate has the suffix -webhook.
-type Serving struct {
+type ServingOptions struct {
 	// BindAddress is the address to listen on, such as ":9443". An empty address or "0" disables the webhook.
 	BindAddress string
 	// Hosts are the DNS names or IP addresses at which API servers reach the webhook. The default is
@@ -52,7 +52,7 @@ type Serving struct {
 }
 
 // AddFlags registers the flags.
-func (s *Serving) AddFlags(fs *pflag.FlagSet) {
+func (s *ServingOptions) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.BindAddress, "webhook-bind-address", "0",
 		"address on which the admission webhook is served, such as :9443. 0 disables the webhook")
 	fs.StringSliceVar(&s.Hosts, "webhook-hosts", nil,
@@ -63,12 +63,12 @@ func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate authorities of the client certificates that API servers present to the webhook. Requests without such a certificate are refused. By default, no certificate is required. The file is read again when it changes")
 }
 
-// Off is true if the flags disable the webhook.
-func (s *Serving) Off() bool { return s.BindAddress == "" || s.BindAddress == "0" }
+// IsDisabled is true if the flags disable the webhook.
+func (s *ServingOptions) IsDisabled() bool { return s.BindAddress == "" || s.BindAddress == "0" }
 
 // Validate returns an error for each invalid flag.
-func (s *Serving) Validate() error {
-	if s.Off() {
+func (s *ServingOptions) Validate() error {
+	if s.IsDisabled() {
 		return nil
 	}
 	var errs []error
@@ -94,7 +94,7 @@ func (s *Serving) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (s *Serving) checkAddress() error {
+func (s *ServingOptions) checkAddress() error {
 	_, text, err := net.SplitHostPort(s.BindAddress)
 	if port, invalid := strconv.Atoi(text); err != nil || invalid != nil || port < 1 || port > 65535 {
 		return fmt.Errorf("--webhook-bind-address is %q; it must be an address such as :9443, or 0", s.BindAddress)
@@ -103,8 +103,8 @@ func (s *Serving) checkAddress() error {
 }
 
 // Server returns the webhook server for a manager, or nil if the webhook is disabled.
-func (s *Serving) Server() (webhook.Server, error) {
-	if s.Off() {
+func (s *ServingOptions) Server() (webhook.Server, error) {
+	if s.IsDisabled() {
 		return nil, nil
 	}
 	if err := s.checkAddress(); err != nil {
@@ -116,7 +116,7 @@ func (s *Serving) Server() (webhook.Server, error) {
 
 // tls returns the configuration of the server. A certificate in a directory is read again when it changes, until ctx
 // ends.
-func (s *Serving) tls(ctx context.Context) (*tls.Config, error) {
+func (s *ServingOptions) tls(ctx context.Context) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	if s.ClientCAFile != "" {
 		verifyClients(c, s.ClientCAFile)
@@ -143,9 +143,9 @@ type Process struct {
 	Name string
 	// Namespace is the namespace of the process and of its Secret.
 	Namespace string
-	// Only contains the name of the single namespace that the process serves. An empty string means all namespaces.
-	Only    string
-	Manager manager.Manager
+	// OnlyNamespace contains the name of the single namespace that the process serves. An empty string means all namespaces.
+	OnlyNamespace string
+	Manager       manager.Manager
 	// Mutating handles the mutating webhook. If the process has no mutating webhook, Mutating is nil.
 	Mutating admission.Handler
 	// Writer writes to the control cluster. Only the leader uses it.
@@ -156,11 +156,11 @@ type Process struct {
 // Serve adds the webhook to a process. The controller-runtime manager of the process must use the webhook server that
 // the method Server returns. After ctx ends, the server closes the connections of API servers. Serve answers requests
 // until the process ends.
-func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
-	if s.Off() {
+func (s *ServingOptions) Serve(ctx context.Context, p Process, handler admission.Handler) error {
+	if s.IsDisabled() {
 		return nil
 	}
-	if s.CertDir == "" && p.Only != "" {
+	if s.CertDir == "" && p.OnlyNamespace != "" {
 		return errors.New("--webhook-cert-dir is required with --namespace: the webhook configuration is cluster-wide, and the process has no permission to write it, so it cannot maintain a certificate")
 	}
 	serving := p.Manager.GetWebhookServer()
@@ -168,9 +168,9 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 		own.leaveAfter(ctx)
 	}
 	limits := newLimits(s.ClientCAFile != "")
-	serving.Register(Path, limits.guard(&webhook.Admission{Handler: onlyNamespace(p.Only, handler)}))
+	serving.Register(Path, limits.guard(&webhook.Admission{Handler: onlyNamespace(p.OnlyNamespace, handler)}))
 	if p.Mutating != nil {
-		serving.Register(MutatingPath, limits.guard(&webhook.Admission{Handler: onlyNamespace(p.Only, p.Mutating)}))
+		serving.Register(MutatingPath, limits.guard(&webhook.Admission{Handler: onlyNamespace(p.OnlyNamespace, p.Mutating)}))
 	}
 	ready := serving.StartedChecker()
 	lifetime := func() expiry.Lifetime { return expiry.OfCertificateFile(filepath.Join(s.CertDir, "tls.crt")) }

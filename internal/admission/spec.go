@@ -42,8 +42,8 @@ func (v *Result) taints(path *field.Path, taints []corev1.Taint) {
 	}
 }
 
-// reserved adds an error for each key that only Machinist may write.
-func (v *Result) reserved(path *field.Path, in map[string]string, keys ...string) {
+// rejectReserved adds an error for each key that only Machinist may write.
+func (v *Result) rejectReserved(path *field.Path, in map[string]string, keys ...string) {
 	v.refuse(validation.Keys(path, in, keys...)...)
 }
 

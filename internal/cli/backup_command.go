@@ -48,7 +48,7 @@ Alternatively, leave the Secrets out with --without-secrets and restore them in 
 			if err != nil {
 				return c.Explain(err)
 			}
-			fleet.Taken, fleet.ClusterID = c.clock.Now(), clusterID
+			fleet.BackupTime, fleet.ClusterID = c.clock.Now(), clusterID
 			if clusterID == "" {
 				if fleet.ClusterID, err = c.clusterID(cmd.Context(), system); err != nil {
 					return err

@@ -22,8 +22,8 @@ type Env struct {
 	Width    int
 	// Colour is true if Out is a terminal that supports colors and NO_COLOR is not set.
 	Colour bool
-	// Plain is true if text must be ASCII: Out is not a terminal, TERM is "dumb", or the locale does not use UTF-8.
-	Plain bool
+	// ASCII is true if text must be ASCII: Out is not a terminal, TERM is "dumb", or the locale does not use UTF-8.
+	ASCII bool
 	// Now returns the current time.
 	Now func() time.Time
 
@@ -34,13 +34,13 @@ type Env struct {
 
 // NewEnv returns an environment that writes to out and err. Environment variables determine the style.
 func NewEnv(out, err io.Writer) *Env {
-	e := &Env{Out: out, Err: err, Plain: true, Now: time.Now, rules: clientcmd.NewDefaultClientConfigLoadingRules(),
+	e := &Env{Out: out, Err: err, ASCII: true, Now: time.Now, rules: clientcmd.NewDefaultClientConfigLoadingRules(),
 		overrides: &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		e.Terminal = true
 		e.Width, _, _ = term.GetSize(int(file.Fd()))
 		e.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-		e.Plain = os.Getenv("TERM") == "dumb" ||
+		e.ASCII = os.Getenv("TERM") == "dumb" ||
 			!isUTF8(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
 	}
 	return e

@@ -26,11 +26,11 @@ const (
 )
 
 type followTexts struct {
-	// unwatchable is the advice for users who may not watch the object.
-	unwatchable string
+	// watchForbiddenAdvice is the advice for users who may not watch the object.
+	watchForbiddenAdvice string
 	// The callback lost reports that the connection to the API server is interrupted. The callback is called once per
 	// outage.
-	lost func(error)
+	onDisconnect func(error)
 }
 
 // followObject passes each version of an object to a function. followObject ends when the function returns done or an
@@ -50,9 +50,9 @@ func followObject[T client.Object](ctx context.Context, c *Cluster, o T, texts f
 			f.stop()
 			return err
 		}
-		f.again = nil
+		f.repeatTimer = nil
 		if again > 0 {
-			f.again = time.After(again)
+			f.repeatTimer = time.After(again)
 		}
 		next, err := f.nextVersion(ctx, o)
 		if err != nil {
@@ -101,12 +101,12 @@ type follower[T client.Object] struct {
 	kind   string
 	list   client.ObjectList
 	events watch.Interface
-	// again is the channel of the timer for a repeated call with the same version of the object. The channel is nil if
+	// repeatTimer is the channel of the timer for a repeated call with the same version of the object. The channel is nil if
 	// no repetition is due.
-	again <-chan time.Time
-	// watched is true after the first watch has started. started is the start time of the latest watch.
-	watched bool
-	started time.Time
+	repeatTimer <-chan time.Time
+	// hasWatched is true after the first watch has started. started is the start time of the latest watch.
+	hasWatched bool
+	started    time.Time
 	// lostSince is the time of the first failed request of an outage. lostSince is zero while the API server answers.
 	lostSince time.Time
 	pause     time.Duration
@@ -132,7 +132,7 @@ func (f *follower[T]) nextVersion(ctx context.Context, o T) (T, error) {
 		select {
 		case <-ctx.Done():
 			return none, ctx.Err()
-		case <-f.again:
+		case <-f.repeatTimer:
 			return o, nil
 		case event, open := <-f.events.ResultChan():
 			got, ok := event.Object.(T)
@@ -157,14 +157,14 @@ func (f *follower[T]) deleted(o T) error {
 // the object again, and returns the object if it has changed.
 func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, err error) {
 	var none T
-	if f.watched && time.Since(f.started) < shortWatch {
+	if f.hasWatched && time.Since(f.started) < shortWatch {
 		if err := f.sleep(ctx); err != nil {
 			return none, false, err
 		}
 	}
 	for {
 		from := o
-		if f.watched || !f.lostSince.IsZero() {
+		if f.hasWatched || !f.lostSince.IsZero() {
 			fresh, err := read(ctx, f.Cluster, o)
 			switch {
 			case apierrors.IsNotFound(err) && !isUnknownResource(err):
@@ -183,15 +183,15 @@ func (f *follower[T]) resume(ctx context.Context, o T) (fresh T, changed bool, e
 			Raw:           &metav1.ListOptions{ResourceVersion: from.GetResourceVersion()},
 		})
 		switch {
-		case apierrors.IsForbidden(err) && !f.watched && f.lostSince.IsZero():
-			return none, false, fmt.Errorf("waiting needs the permission to watch; %s: %w", f.unwatchable, f.Explain(err))
+		case apierrors.IsForbidden(err) && !f.hasWatched && f.lostSince.IsZero():
+			return none, false, fmt.Errorf("waiting needs the permission to watch; %s: %w", f.watchForbiddenAdvice, f.Explain(err))
 		case err != nil:
 			if err := f.wait(ctx, err); err != nil {
 				return none, false, err
 			}
 			continue
 		}
-		f.events, f.watched, f.started, f.lostSince = events, true, time.Now(), time.Time{}
+		f.events, f.hasWatched, f.started, f.lostSince = events, true, time.Now(), time.Time{}
 		return from, from.GetResourceVersion() != o.GetResourceVersion(), nil
 	}
 }
@@ -204,7 +204,7 @@ func (f *follower[T]) wait(ctx context.Context, failure error) error {
 	}
 	if f.lostSince.IsZero() {
 		f.lostSince = time.Now()
-		f.lost(f.Explain(failure))
+		f.onDisconnect(f.Explain(failure))
 	}
 	rejected := apierrors.IsForbidden(failure) || apierrors.IsUnauthorized(failure)
 	if rejected && time.Since(f.lostSince) > rejectionTimeout {

@@ -94,7 +94,7 @@ func (c *Cluster) facts(ctx context.Context, l *fleetLists, namespace, system st
 	f := fleet.Facts{
 		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items,
 		Checks: l.checks.Items, Classes: l.classes.Items, Budgets: l.budgets.Items, Secrets: l.secrets,
-		Processes: []why.Process{}, Unread: slices.Clone(l.unread),
+		Processes: []why.Process{}, ReadErrors: slices.Clone(l.unread),
 	}
 	var names []string
 	for i := range l.machines.Items {
@@ -108,8 +108,8 @@ func (c *Cluster) facts(ctx context.Context, l *fleetLists, namespace, system st
 	}
 	for _, name := range names {
 		p, unread := c.process(ctx, name, namespace, system)
-		if f.Processes = append(f.Processes, p); unread != "" && !slices.Contains(f.Unread, unread) {
-			f.Unread = append(f.Unread, unread)
+		if f.Processes = append(f.Processes, p); unread != "" && !slices.Contains(f.ReadErrors, unread) {
+			f.ReadErrors = append(f.ReadErrors, unread)
 		}
 	}
 	f.Now = c.clock.Now()
@@ -156,8 +156,8 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 			found := &coordinationv1.Lease{}
 			switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: lease}, found); {
 			case err == nil:
-				if other := why.Judge(found, c.clock.Now()); !p.Known || other.Running || p.Seen == nil || other.Seen != nil &&
-					other.Seen.After(*p.Seen) && !p.Running {
+				if other := why.Judge(found, c.clock.Now()); !p.IsKnown || other.IsRunning || p.LastRenewal == nil || other.LastRenewal != nil &&
+					other.LastRenewal.After(*p.LastRenewal) && !p.IsRunning {
 					p = other
 				}
 			case apierrors.IsNotFound(err):
@@ -171,7 +171,7 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 			p.Searched = append(p.Searched, space)
 		}
 	}
-	if p.Known {
+	if p.IsKnown {
 		p.Searched = nil
 		return p, ""
 	}

@@ -38,7 +38,7 @@ func TestProcessReportsUnreadableLease(t *testing.T) {
 					return api.Get(ctx, key, o, options...)
 				}}).Build()
 			p, unread := (&Cluster{WithWatch: api, Namespace: "own"}).process(t.Context(), "machinist-manager", "own", "")
-			if unread != c.unread || len(p.Searched) != c.searched || p.Known || p.Name != "machinist-manager" {
+			if unread != c.unread || len(p.Searched) != c.searched || p.IsKnown || p.Name != "machinist-manager" {
 				t.Errorf("%+v, %q", p, unread)
 			}
 		})

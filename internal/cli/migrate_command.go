@@ -80,13 +80,13 @@ func (c *Cluster) planOf(ctx context.Context, m *v1beta1.Migration) (migrate.Pla
 }
 
 func (c *Cluster) statusOf(ctx context.Context, m *v1beta1.Migration, system string) migrate.Status {
-	if m.Status.Phase.Ended() {
+	if m.Status.Phase.HasEnded() {
 		return migrate.StatusOf(m, c.clock.Now(), nil)
 	}
 	process, unread := c.migrator(ctx, m, system)
 	status := migrate.StatusOf(m, c.clock.Now(), &process)
 	if unread != "" {
-		status.Unread = append(status.Unread, unread)
+		status.ReadErrors = append(status.ReadErrors, unread)
 	}
 	return status
 }

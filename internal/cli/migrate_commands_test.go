@@ -117,7 +117,7 @@ func TestDeletedMigrationCannotRunOrCommit(t *testing.T) {
 func TestRunWithCommitCompletesMigration(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
-	f.migrator.set(func(p *fakeMigrator) { p.troubles[v1beta1.MigrationAdopting] = "slow" })
+	f.migrator.set(func(p *fakeMigrator) { p.problems[v1beta1.MigrationAdopting] = "slow" })
 	f.run("run", "old-fleet", "--commit", "--wait=false").succeeds(t).prints(t, "The migration commits automatically")
 	f.run("commit", "old-fleet", "--yes").fails(t, "commits automatically, because spec.stage is Commit")
 	// "migrate run" without --commit does not undo an earlier commit.
@@ -125,7 +125,7 @@ func TestRunWithCommitCompletesMigration(t *testing.T) {
 		if stage := f.migration("old-fleet").Spec.Stage; stage != v1beta1.MigrationCommit {
 			t.Errorf("the stage is %s", stage)
 		}
-		f.migrator.set(func(p *fakeMigrator) { clear(p.troubles) })
+		f.migrator.set(func(p *fakeMigrator) { clear(p.problems) })
 	}, "run", "old-fleet").succeeds(t).prints(t, "Machinist alone manages the fleet")
 }
 
@@ -156,24 +156,24 @@ func TestBlockerCannotBeAccepted(t *testing.T) {
 func TestRunShowsProblemsWhileWaiting(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
-	f.migrator.set(func(p *fakeMigrator) { p.troubles[v1beta1.MigrationAdopting] = "machine a: tags of\x1b[2J others" })
+	f.migrator.set(func(p *fakeMigrator) { p.problems[v1beta1.MigrationAdopting] = "machine a: tags of\x1b[2J others" })
 	f.runHooked(context.Background(), "Problem: machine a: tags of[2J others\n", func() {
 		f.run("status", "old-fleet").succeeds(t).prints(t, "TROUBLES", "machine a: tags of[2J others")
 		execute(t, "why", "mig/old-fleet", "-n", f.namespace).succeeds(t).prints(t, "machine a: tags of[2J others")
 		f.run("commit", "old-fleet", "--yes").fails(t, `status.phase is "Adopting" and must be Adopted`)
-		f.migrator.set(func(p *fakeMigrator) { clear(p.troubles) })
+		f.migrator.set(func(p *fakeMigrator) { clear(p.problems) })
 	}, "run", "old-fleet").succeeds(t).prints(t, "Next: The migration waits for you.")
 }
 
 func TestMigrationContinuesAfterInterrupt(t *testing.T) {
 	f := newOldFleet(t)
 	f.plan().succeeds(t)
-	f.migrator.set(func(p *fakeMigrator) { p.troubles[v1beta1.MigrationCopying] = "slow" })
+	f.migrator.set(func(p *fakeMigrator) { p.problems[v1beta1.MigrationCopying] = "slow" })
 	f.runUntil("Problem: slow", "run", "old-fleet").fails(t, "interrupted: the migration continues",
 		"machinist migrate status old-fleet", "To abort it: machinist migrate abort old-fleet")
 	f.run("run", "old-fleet", "--timeout", "50ms").fails(t, "timed out after 50ms: Copying")
 	f.migrator.set(func(p *fakeMigrator) {
-		p.troubles = map[v1beta1.MigrationPhase]string{v1beta1.MigrationRemoving: "slow"}
+		p.problems = map[v1beta1.MigrationPhase]string{v1beta1.MigrationRemoving: "slow"}
 	})
 	f.run("run", "old-fleet").succeeds(t)
 	interrupted := f.runUntil("Problem: slow", "commit", "old-fleet", "--yes").fails(t, "interrupted: the migration continues")

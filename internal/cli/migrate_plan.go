@@ -88,8 +88,8 @@ func (p *planMigration) run(ctx context.Context, c *Cluster, name string, wanted
 	if err != nil {
 		return err
 	}
-	plan.All = p.all
-	if p.quiet() {
+	plan.ListsAll = p.all
+	if p.isQuiet() {
 		err = p.manifests(plan)
 	} else {
 		err = p.env.Print(plan, p.format)
@@ -103,7 +103,7 @@ func (p *planMigration) run(ctx context.Context, c *Cluster, name string, wanted
 func (w *migrationWait) awaitPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
 	interrupted := fmt.Sprintf("the migrator continues to read the old system, and changes nothing. To see the plan: machinist migrate plan %s",
 		migrate.Reference(m))
-	return w.waitFor(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) { return migrate.Planned(m), nil })
+	return w.waitFor(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) { return migrate.HasPlan(m), nil })
 }
 
 func (p *planMigration) manifests(plan migrate.Plan) error {

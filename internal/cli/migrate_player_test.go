@@ -36,7 +36,7 @@ func newOldFleet(t testing.TB, findings ...v1beta1.MigrationFinding) *oldFleet {
 	t.Helper()
 	f := &oldFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
 	f.migrator = &fakeMigrator{api: f.api, namespace: f.namespace, findings: findings,
-		troubles: map[v1beta1.MigrationPhase]string{}}
+		problems: map[v1beta1.MigrationPhase]string{}}
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
 		return builder.ControllerManagedBy(mgr).Named("migrator").For(&v1beta1.Migration{}).Complete(f.migrator)
 	})
@@ -111,8 +111,8 @@ type fakeMigrator struct {
 	mu       sync.Mutex
 	findings []v1beta1.MigrationFinding
 	hash     string
-	// troubles contains a problem for each phase in which the migrator stops.
-	troubles map[v1beta1.MigrationPhase]string
+	// problems contains a problem for each phase in which the migrator stops.
+	problems map[v1beta1.MigrationPhase]string
 }
 
 func (p *fakeMigrator) set(change func(*fakeMigrator)) {
@@ -178,7 +178,7 @@ func (p *fakeMigrator) step(m *v1beta1.Migration) (stuck bool) {
 		return false
 	}
 	condition(v1beta1.ConditionPlanned, metav1.ConditionTrue, v1beta1.ReasonPlanReady, "")
-	trouble := p.troubles[s.Phase]
+	trouble := p.problems[s.Phase]
 	if s.Troubles = nil; trouble != "" {
 		s.Troubles = []string{trouble}
 		condition(v1beta1.ConditionStuck, metav1.ConditionTrue, v1beta1.ReasonTroubles, "")
@@ -186,7 +186,7 @@ func (p *fakeMigrator) step(m *v1beta1.Migration) (stuck bool) {
 	}
 	condition(v1beta1.ConditionStuck, metav1.ConditionFalse, v1beta1.ReasonNothingInTheWay, "")
 	switch {
-	case s.Phase.Ended(), m.Spec.Stage == v1beta1.MigrationPlan,
+	case s.Phase.HasEnded(), m.Spec.Stage == v1beta1.MigrationPlan,
 		s.Phase == v1beta1.MigrationAdopted && m.Spec.Stage == v1beta1.MigrationAdopt:
 		return false
 	case m.Spec.Stage == v1beta1.MigrationAbort && s.Phase != v1beta1.MigrationAborting:

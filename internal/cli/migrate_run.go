@@ -125,7 +125,7 @@ func (r *runMigration) run(ctx context.Context, c *Cluster, m *v1beta1.Migration
 
 func checkRun(m *v1beta1.Migration) error {
 	switch {
-	case m.Status.Phase.Ended():
+	case m.Status.Phase.HasEnded():
 		return fmt.Errorf("migration %q has ended with status.phase %s: to try again, create another Migration", m.Name,
 			m.Status.Phase)
 	case m.Spec.Stage == v1beta1.MigrationAbort:
@@ -149,7 +149,7 @@ func (r *runMigration) showPlan(ctx context.Context, c *Cluster, m *v1beta1.Migr
 		return nil, err
 	}
 	plan, acceptErr := plan.Accept(r.accept)
-	if !r.quiet() {
+	if !r.isQuiet() {
 		plan.Beginning = true
 		if err := r.env.Print(plan, r.format); err != nil {
 			return nil, err

@@ -93,11 +93,11 @@ func (s *migrationStatus) view(ctx context.Context) (view View, list *v1beta1.Mi
 		return nil, nil, false, fmt.Errorf("%s %q not found in namespace %q", migration, s.name, s.cluster.Namespace)
 	}
 	m := &list.Items[0]
-	return s.cluster.statusOf(ctx, m, s.scope.system), list, m.Status.Phase.Ended(), nil
+	return s.cluster.statusOf(ctx, m, s.scope.system), list, m.Status.Phase.HasEnded(), nil
 }
 
 func (s *migrationStatus) follow(ctx context.Context) error {
-	w := &watcher{env: s.env, cluster: s.cluster, scope: s.scope, what: "The Migration"}
+	w := &watcher{env: s.env, cluster: s.cluster, scope: s.scope, subject: "The Migration"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
 		view, list, ended, err := s.view(ctx)
 		if err != nil {

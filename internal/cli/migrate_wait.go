@@ -35,8 +35,8 @@ func (w *migrationWait) check() error {
 	return nil
 }
 
-// quiet reports whether the command prints only its result, and no progress.
-func (w *migrationWait) quiet() bool { return w.format == asJSON || w.format == asYAML }
+// isQuiet reports whether the command prints only its result, and no progress.
+func (w *migrationWait) isQuiet() bool { return w.format == asJSON || w.format == asYAML }
 
 // waitFor watches a Migration until reached returns true, and shows progress and problems meanwhile. It returns the
 // latest version. If the user interrupts the command, the error contains the text interrupted.
@@ -48,11 +48,11 @@ func (w *migrationWait) waitFor(ctx context.Context, c *Cluster, m *v1beta1.Migr
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 		defer cancel()
 	}
-	p := progress{migrationWait: w, live: &printer.Live{Out: w.env.Out, Terminal: w.env.Terminal}}
+	p := progress{migrationWait: w, live: &printer.ProgressPrinter{Out: w.env.Out, Terminal: w.env.Terminal}}
 	last := m
 	texts := followTexts{
-		unwatchable: fmt.Sprintf("machinist migrate status %s shows the current progress", migrate.Reference(m)),
-		lost: func(err error) {
+		watchForbiddenAdvice: fmt.Sprintf("machinist migrate status %s shows the current progress", migrate.Reference(m)),
+		onDisconnect: func(err error) {
 			p.live.Erase()
 			fmt.Fprintf(w.env.Err, "The Migration cannot be read. Trying again: %v\n", err)
 		},
@@ -77,31 +77,31 @@ func (w *migrationWait) waitFor(ctx context.Context, c *Cluster, m *v1beta1.Migr
 
 type progress struct {
 	*migrationWait
-	live            *printer.Live
+	live            *printer.ProgressPrinter
 	troubles        []string
 	migratorChecked bool
 }
 
 // show draws the progress and prints new problems. The method notes once that the migrator is not running.
 func (p *progress) show(ctx context.Context, c *Cluster, m *v1beta1.Migration) {
-	if !p.migratorChecked && !migrate.Observed(m) {
+	if !p.migratorChecked && !migrate.IsObserved(m) {
 		p.migratorChecked = true
 		process, unread := c.migrator(ctx, m, p.system)
-		if note := cmp.Or(migrate.Absent(process), unread); note != "" && ctx.Err() == nil {
+		if note := cmp.Or(migrate.AbsenceWarning(process), unread); note != "" && ctx.Err() == nil {
 			p.live.Erase()
 			fmt.Fprintln(p.env.Err, note)
 		}
 	}
-	if p.quiet() {
+	if p.isQuiet() {
 		return
 	}
-	if troubles := migrate.Troubles(m); !slices.Equal(troubles, p.troubles) {
+	if troubles := migrate.Problems(m); !slices.Equal(troubles, p.troubles) {
 		for _, t := range troubles {
 			if !slices.Contains(p.troubles, t) {
 				p.live.Printf("Problem: %s", t)
 			}
 		}
-		if len(troubles) == 0 && migrate.Observed(m) {
+		if len(troubles) == 0 && migrate.IsObserved(m) {
 			p.live.Printf("All problems are resolved.")
 		}
 		p.troubles = troubles

@@ -115,18 +115,18 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 		return fmt.Errorf("the destination: %w", err)
 	}
 	to.Namespace = from.Namespace
-	m := &move.Move{Source: from, Destination: to, From: f.clusterID, To: f.toClusterID, Namespace: from.Namespace,
+	m := &move.Move{Source: from, Destination: to, SourceID: f.clusterID, DestinationID: f.toClusterID, Namespace: from.Namespace,
 		Deployments: deployments, Report: func(sentence string) { fmt.Fprintln(env.Out, sentence) }}
 	if f.all {
 		m.Namespace = metav1.NamespaceAll
 	}
-	if m.From == "" {
-		if m.From, err = from.clusterID(ctx, f.system); err != nil {
+	if m.SourceID == "" {
+		if m.SourceID, err = from.clusterID(ctx, f.system); err != nil {
 			return err
 		}
 	}
-	if m.To == "" {
-		if m.To, err = to.clusterID(ctx, f.toSystem); err != nil {
+	if m.DestinationID == "" {
+		if m.DestinationID, err = to.clusterID(ctx, f.toSystem); err != nil {
 			return fmt.Errorf("the destination: %w", err)
 		}
 	}
@@ -141,12 +141,12 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 		return explain(err)
 	}
 	problems := append(plan.Problems, to.missingProcesses(ctx, from, m.Namespace, f.toSystem)...)
-	fmt.Fprintf(env.Out, "From cluster %s to cluster %s: %s.\n", m.From, m.To, plan)
+	fmt.Fprintf(env.Out, "From cluster %s to cluster %s: %s.\n", m.SourceID, m.DestinationID, plan)
 	if len(plan.Shared) > 0 {
 		fmt.Fprintf(env.Out, "Copied, because the source needs them too: %s.\n", strings.Join(plan.Shared, ", "))
 	}
 	if f.dryRun {
-		for _, machine := range plan.Waiting {
+		for _, machine := range plan.WaitingMachines {
 			fmt.Fprintf(env.Out, "The move would wait for %s.\n", machine)
 		}
 	}
@@ -159,13 +159,13 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 	}
 	// The processes compare this time with their own clocks, which are close to the API server's. The permission lasts
 	// longer than this command waits.
-	m.Until = to.clock.Now().Add(min(f.timeout+time.Minute, v1beta1.MaxAdoptionFromCluster-time.Minute))
+	m.PermissionEnd = to.clock.Now().Add(min(f.timeout+time.Minute, v1beta1.MaxAdoptionFromCluster-time.Minute))
 	within, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	if err := m.Run(within); err != nil {
 		return fmt.Errorf("%w\nThe move is not finished. Fix the problem and run the command again to continue", explain(err))
 	}
-	_, err = fmt.Fprintf(env.Out, "The fleet has moved to cluster %s, and its objects at the source are deleted.\n", m.To)
+	_, err = fmt.Fprintf(env.Out, "The fleet has moved to cluster %s, and its objects at the source are deleted.\n", m.DestinationID)
 	return err
 }
 
@@ -187,7 +187,7 @@ func (c *Cluster) missingProcesses(ctx context.Context, from *Cluster, namespace
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if p, unread := c.process(ctx, name, c.Namespace, system); unread == "" && !p.Running {
+		if p, unread := c.process(ctx, name, c.Namespace, system); unread == "" && !p.IsRunning {
 			missing = append(missing, fmt.Sprintf("the process %s is not running at the destination", name))
 		}
 	}

@@ -33,8 +33,8 @@ type adoption struct {
 	template *v1beta1.MachineTemplateSpec
 	// permittedClasses are the classes whose machines this run has permitted to adopt instances.
 	permittedClasses []string
-	// unlisted is the number of found instances that the report does not list.
-	unlisted int
+	// unlistedCount is the number of found instances that the report does not list.
+	unlistedCount int
 }
 
 func orphansAdoptCommand(env *Env) *cobra.Command {
@@ -118,9 +118,9 @@ func (f *adoption) run(ctx context.Context, env *Env) error {
 		}
 		fmt.Fprintf(env.Out, "Machine %s: %s %s\n", e.Machine, outcome, e.ProviderID)
 	}
-	if f.unlisted > 0 {
+	if f.unlistedCount > 0 {
 		fmt.Fprintf(env.Out, "The last check found %s more. Run the command again after the next check.\n",
-			wording.Count(f.unlisted, "instance"))
+			wording.Count(f.unlistedCount, "instance"))
 	}
 	if f.dryRun {
 		_, err = fmt.Fprintln(env.Out, "Nothing was changed.")
@@ -140,7 +140,7 @@ func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 	}
 	missing := slices.Clone(f.ids)
 	for _, report := range view.Reports {
-		f.unlisted += report.Undescribed
+		f.unlistedCount += report.OmittedCount
 		for _, e := range report.Entries {
 			named := slices.Contains(f.ids, e.ProviderID)
 			if e.ProviderID == "" || !named && !f.all {
@@ -148,7 +148,7 @@ func (f *adoption) find(ctx context.Context) (found []ledger.Entry, err error) {
 			}
 			missing = slices.DeleteFunc(missing, func(id string) bool { return id == e.ProviderID })
 			switch orphans.Outcome(e.Outcome) {
-			case orphans.Duplicate, orphans.Delete, orphans.ForceDeleted:
+			case orphans.OutcomeDuplicate, orphans.OutcomeDelete, orphans.OutcomeForceDeleted:
 				if named {
 					return nil, fmt.Errorf("instance %s cannot be adopted: its machine has another instance or was deleted by force, or the instance is being removed", e.ProviderID)
 				}
@@ -229,7 +229,7 @@ func (f *adoption) permit(ctx context.Context, namespace, name string) error {
 	now := f.cluster.clock.Now() // Provider processes have clocks close to the API server's.
 	from := class.Annotations[v1beta1.AnnotationAdoptFromCluster]
 	until := class.Annotations[v1beta1.AnnotationAdoptFromClusterUntil]
-	if from != "" && from != f.clusterID && permitted.Until(until, now, v1beta1.MaxAdoptionFromCluster) == "" {
+	if from != "" && from != f.clusterID && permitted.Check(until, now, v1beta1.MaxAdoptionFromCluster) == "" {
 		return fmt.Errorf("MachineClass %s permits its machines to adopt instances of cluster %s until %s: run the "+
 			"command again after that time", name, from, until)
 	}

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 )
 
-// orphaned returns a fleet with the class small and the deployment web, and reports of orphans.
-func orphaned(t *testing.T) *testFleet {
+// newOrphanFleet returns a fleet with the class small and the deployment web, and reports of orphans.
+func newOrphanFleet(t *testing.T) *testFleet {
 	t.Helper()
 	p := newTestFleet(t)
 	p.create(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}, Spec: v1beta1.MachineClassSpec{
@@ -30,8 +30,8 @@ func orphaned(t *testing.T) *testFleet {
 	}
 	inline := entry("sim://inline", "inline", "NodeReady")
 	inline.Source = "a machine without a class"
-	book := ledger.Book{Client: p.api, Namespace: p.namespace}
-	if err := book.Keep(context.Background(), ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 5,
+	book := ledger.Store{Client: p.api, Namespace: p.namespace}
+	if err := book.Keep(context.Background(), ledger.Page{Provider: "sim", WriteTime: time.Now(), Period: 1800, Total: 5,
 		Entries: []ledger.Entry{entry("sim://1", "lost-1", "NodeReady"), entry("sim://2", "lost-2", "MostOrphaned"),
 			entry("sim://3", "lost-3", "Delete"), entry("sim://4", "web-1-a", "NodeReady"), inline}}); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func (p *testFleet) classAnnotations() map[string]string {
 
 // Rule: unknown-instances-taken-in.
 func TestAdoptCreatesMachinesForOrphans(t *testing.T) {
-	p := orphaned(t)
+	p := newOrphanFleet(t)
 	ids := []string{"orphans", "adopt", "sim://1", "sim://2", "sim://4"}
 	p.run(append(ids, "--dry-run")...).succeeds(t).prints(t, "lost-1: would adopt sim://1", "Nothing was changed")
 	if len(p.classAnnotations()) > 0 {
@@ -74,7 +74,7 @@ func TestAdoptCreatesMachinesForOrphans(t *testing.T) {
 }
 
 func TestAdoptCreatesMachinesOfSet(t *testing.T) {
-	p := orphaned(t)
+	p := newOrphanFleet(t)
 	p.run("orphans", "adopt", "--all", "--set", "web-1").succeeds(t).prints(t, "lost-1: created, will adopt",
 		"inline: created, will adopt", "3 machines created")
 	m := &v1beta1.Machine{}
@@ -91,7 +91,7 @@ func TestAdoptCreatesMachinesOfSet(t *testing.T) {
 }
 
 func TestAdoptRejectsImpossibleAdoptions(t *testing.T) {
-	p := orphaned(t)
+	p := newOrphanFleet(t)
 	for name, test := range map[string]struct {
 		args        []string
 		annotations map[string]string

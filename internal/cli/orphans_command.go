@@ -110,6 +110,6 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 		}
 	}
 	view := fleet.OrphansOf(c.clock.Now(), namespace, pages, processes)
-	view.Unread = unread
+	view.ReadErrors = unread
 	return view, nil
 }

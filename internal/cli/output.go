@@ -61,5 +61,5 @@ func (e *Env) Print(view View, format string) error {
 type Style = printer.Style
 
 func (e *Env) style(format string) Style {
-	return Style{Colour: e.Colour, Wide: format == asWide, Plain: e.Plain}
+	return Style{Colour: e.Colour, AllColumns: format == asWide, ASCII: e.ASCII}
 }

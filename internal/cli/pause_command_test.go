@@ -38,12 +38,12 @@ func TestFleetPauseAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	parsed, err := disruption.Parse(b)
-	if err != nil || parsed.Allowed(1000) != 0 || !parsed.Selects(map[string]string{"any": "machine"}) ||
+	if err != nil || parsed.AllowedDisruptions(1000) != 0 || !parsed.Selects(map[string]string{"any": "machine"}) ||
 		!parsed.InForce(time.Now()) {
 		t.Errorf("the budget does not stop all disruptions: %+v, %v", b.Spec, err)
 	}
 	for _, reason := range v1beta1.DisruptionReasons {
-		if !parsed.Asks(reason) {
+		if !parsed.AppliesTo(reason) {
 			t.Errorf("the budget does not stop %s", reason)
 		}
 	}
@@ -96,7 +96,7 @@ func TestPauseOfAllFleetsContinuesAfterError(t *testing.T) {
 	c := &Cluster{WithWatch: api, Namespace: "b"}
 	namespaces := func(done []fleet.Pause) (text string) {
 		for _, p := range done {
-			text += p.Namespace + " " + p.Done + ", "
+			text += p.Namespace + " " + p.Outcome + ", "
 		}
 		return text
 	}

@@ -110,7 +110,7 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 		replicas := autoscaling.Replicas(after.Annotations, current)
 		after.Spec.Replicas = &replicas
 	}
-	fleet := preview.Fleet{Before: before, After: after, Warnings: *warnings, Now: c.clock.Now()}
+	fleet := preview.Fleet{OldDeployment: before, NewDeployment: after, Warnings: *warnings, Now: c.clock.Now()}
 	if before != nil {
 		if fleet.Sets, fleet.Machines, err = c.ownedBy(ctx, before); err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 			return nil, err
 		}
 		if unread != "" {
-			fleet.Unread = append(fleet.Unread, unread)
+			fleet.ReadErrors = append(fleet.ReadErrors, unread)
 		}
 	}
 	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {

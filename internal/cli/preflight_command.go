@@ -84,8 +84,8 @@ the token, approves the request, waits until the certificate is signed, and dele
 
 type preflightView struct {
 	Findings []preflight.Finding `json:"findings"`
-	// Unread holds error messages: one sentence for each check that failed to run.
-	Unread []string `json:"unread,omitempty"`
+	// ReadErrors holds error messages: one sentence for each check that failed to run.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 func (v *preflightView) errors() (n int) {
@@ -101,14 +101,14 @@ func (v *preflightView) errors() (n int) {
 func (v *preflightView) Text(w io.Writer, style Style) error {
 	out := &strings.Builder{}
 	for _, f := range v.Findings {
-		kind := style.Bad("Error:")
+		kind := style.Red("Error:")
 		if f.Warning {
 			kind = style.Warn("Warning:")
 		}
-		fmt.Fprintf(out, "%s %s: %s\n  %s\n", kind, f.Reason, printer.Clean(f.Message), printer.Clean(f.Fix))
+		fmt.Fprintf(out, "%s %s: %s\n  %s\n", kind, f.Reason, printer.Sanitize(f.Message), printer.Sanitize(f.Fix))
 	}
-	for _, u := range v.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint("Not checked: "+printer.Clean(u)))
+	for _, u := range v.ReadErrors {
+		fmt.Fprintf(out, "%s\n", style.Dim("Not checked: "+printer.Sanitize(u)))
 	}
 	if len(v.Findings) == 0 {
 		out.WriteString("No problems found: machines can join the cluster.\n")
@@ -125,7 +125,7 @@ func (v *preflightView) add(found []preflight.Finding, err error) {
 		}
 	}
 	if err != nil {
-		v.Unread = append(v.Unread, strings.Split(err.Error(), "\n")...)
+		v.ReadErrors = append(v.ReadErrors, strings.Split(err.Error(), "\n")...)
 	}
 }
 

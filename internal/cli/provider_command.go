@@ -45,7 +45,7 @@ that a field of the providerSpec needs.`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: permissions.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			needs, err := permissions.Of(args[0])
+			needs, err := permissions.ForProvider(args[0])
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ that a field of the providerSpec needs.`,
 	return cmd
 }
 
-func documentOf(cmd *cobra.Command, needs *permissions.Needs, scope permissions.AzureScope, fields []string) ([]byte,
+func documentOf(cmd *cobra.Command, needs *permissions.Requirements, scope permissions.AzureScope, fields []string) ([]byte,
 	error) {
 	if needs.AzureRole == nil {
 		for _, flag := range []string{"subscription", "resource-group", "role-name"} {
@@ -85,7 +85,7 @@ func documentOf(cmd *cobra.Command, needs *permissions.Needs, scope permissions.
 	if needs.AzureRole != nil && scope.Subscription == "" {
 		return nil, errors.New("--subscription is not set: specify the ID of the subscription that the role can be assigned in")
 	}
-	actions, err := needs.With(fields...)
+	actions, err := needs.ActionsFor(fields...)
 	if err != nil {
 		return nil, fmt.Errorf("--with: %w", err)
 	}

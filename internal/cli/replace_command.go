@@ -16,13 +16,13 @@ type replaceResult struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Done describes the effect of the command: "will be replaced" or "will not be replaced".
-	Done string `json:"done"`
+	// Outcome describes the effect of the command: "will be replaced" or "will not be replaced".
+	Outcome string `json:"done"`
 }
 
 // Text implements View.
 func (r replaceResult) Text(w io.Writer, _ Style) error {
-	_, err := fmt.Fprintf(w, "machine.%s/%s %s\n", v1beta1.GroupVersion.Group, r.Name, r.Done)
+	_, err := fmt.Fprintf(w, "machine.%s/%s %s\n", v1beta1.GroupVersion.Group, r.Name, r.Outcome)
 	return err
 }
 
@@ -78,7 +78,7 @@ func (c *Cluster) replace(ctx context.Context, name string, cancel bool) (replac
 	if _, err := edit(ctx, c, m, change); err != nil {
 		return replaceResult{}, err
 	}
-	return replaceResult{Kind: "ReplaceResult", Namespace: m.Namespace, Name: name, Done: done}, nil
+	return replaceResult{Kind: "ReplaceResult", Namespace: m.Namespace, Name: name, Outcome: done}, nil
 }
 
 // requestReplacement adds the annotation. requestReplacement fails if the machine cannot be replaced.

@@ -86,7 +86,7 @@ func restore(cmd *cobra.Command, env *Env, fleet backup.Fleet, permitFor time.Du
 			outcomes[kind] = map[backup.Outcome]int32{}
 		}
 		outcomes[kind][outcome]++
-		if outcome == backup.Conflict {
+		if outcome == backup.OutcomeConflict {
 			conflicts = append(conflicts, object.GetNamespace()+"/"+object.GetName())
 		}
 	})
@@ -113,11 +113,11 @@ func summary(w io.Writer, outcomes map[string]map[backup.Outcome]int32) error {
 		if !ok {
 			continue
 		}
-		line := fmt.Sprintf("%-20s %d created", kind, n[backup.Created])
-		if present := n[backup.Present]; present > 0 {
+		line := fmt.Sprintf("%-20s %d created", kind, n[backup.OutcomeCreated])
+		if present := n[backup.OutcomePresent]; present > 0 {
 			line += fmt.Sprintf(", %d existed already", present)
 		}
-		if conflicts := n[backup.Conflict]; conflicts > 0 {
+		if conflicts := n[backup.OutcomeConflict]; conflicts > 0 {
 			line += fmt.Sprintf(", %d in conflict", conflicts)
 		}
 		if _, err := fmt.Fprintln(w, line); err != nil {

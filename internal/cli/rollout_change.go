@@ -37,8 +37,8 @@ changed.`,
 		}
 		now := c.clock.Now()
 		at := metav1.NewTime(machinedeployment.RestartAt(d, sets, now))
-		result := rollout.Did(d, "restarted")
-		result.Warnings = rollout.Expect(d, true)
+		result := rollout.NewResult(d, "restarted")
+		result.Warnings = rollout.Warnings(d, true)
 		if after := d.Spec.RolloutAfter; after != nil && after.After(now) {
 			result.Warnings = append(result.Warnings, fmt.Sprintf("the restart scheduled for %s happens now instead",
 				after.UTC().Format(time.RFC3339)))
@@ -83,6 +83,6 @@ func (e *Env) setPaused(paused bool) func(context.Context, *Cluster, string, str
 		if err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused }); err != nil {
 			return err
 		}
-		return e.report(rollout.Did(d, done), format)
+		return e.report(rollout.NewResult(d, done), format)
 	}
 }

@@ -130,7 +130,7 @@ func TestStatusOfFailedRolloutSuggestsUndo(t *testing.T) {
 		"machinist rollout undo machinedeployment/web")
 	var progress rollout.Progress
 	view := f.run("rollout", "status", "md/web", "-o", "json").fails(t, "RevisionFailing")
-	if err := json.Unmarshal([]byte(view.out), &progress); err != nil || progress.State != rollout.Failed ||
+	if err := json.Unmarshal([]byte(view.out), &progress); err != nil || progress.State != rollout.StateFailed ||
 		progress.Kind != "RolloutStatus" || len(progress.FailedMachines) == 0 {
 		t.Errorf("%v: %s", err, view.out)
 	}

@@ -46,9 +46,9 @@ func newRolloutFleet(t testing.TB, n int32) *rolloutFleet {
 			return err
 		}
 		recorder := &events.FakeRecorder{}
-		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
+		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(), Recorder: recorder,
 			Clock: clock.RealClock{}})
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(),
 			Recorder: recorder, Clock: clock.RealClock{}})
 		if err := sets.Register(mgr); err != nil {
 			return err

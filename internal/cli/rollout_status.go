@@ -59,13 +59,13 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	if err != nil {
 		return err
 	}
-	live := &printer.Live{Out: s.env.Out, Terminal: s.env.Terminal}
+	live := &printer.ProgressPrinter{Out: s.env.Out, Terminal: s.env.Terminal}
 	var last rollout.Progress
 	var machines []*v1beta1.Machine
 	var machinesRead time.Time
 	texts := followTexts{
-		unwatchable: "--watch=false shows the current progress",
-		lost: func(err error) {
+		watchForbiddenAdvice: "--watch=false shows the current progress",
+		onDisconnect: func(err error) {
 			live.Erase()
 			fmt.Fprintf(s.env.Err, "The rollout cannot be read. Trying again: %v\n", err)
 		},
@@ -77,11 +77,11 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 			machines, machinesRead = c.machinesOf(ctx, d), now
 		}
 		last = rollout.Judge(d, now).WithMachines(machines, now)
-		if s.revision > 0 && last.State != rollout.Unobserved && last.Revision != s.revision {
+		if s.revision > 0 && last.State != rollout.StateUnobserved && last.Revision != s.revision {
 			return true, 0, fmt.Errorf("machinedeployment %q: the current revision is %d, not %d", name, last.Revision,
 				s.revision)
 		}
-		if !s.watch || last.State == rollout.Complete || last.State == rollout.Failed {
+		if !s.watch || last.State == rollout.StateComplete || last.State == rollout.StateFailed {
 			return true, 0, nil
 		}
 		if format == asText || format == asWide {
@@ -89,7 +89,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 			// columns.
 			live.Draw(last.Picture(s.env.style(format), cmp.Or(s.env.Width, 80)), last.Line())
 		}
-		return false, last.Again, nil
+		return false, last.RecheckAfter, nil
 	})
 	live.Erase()
 	switch {
@@ -100,7 +100,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	case err != nil:
 		return err
 	}
-	if last.State != rollout.Failed || format == asJSON || format == asYAML {
+	if last.State != rollout.StateFailed || format == asJSON || format == asYAML {
 		if err := s.env.Print(last, format); err != nil {
 			return err
 		}

@@ -69,22 +69,22 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 	if err != nil {
 		return err
 	}
-	rollback, err := rollout.Back(d, sets, u.revision, c.clock.Now())
+	rollback, err := rollout.NewUndo(d, sets, u.revision, c.clock.Now())
 	if err != nil {
 		return err
 	}
-	result := rollout.Did(d, "rolled back")
+	result := rollout.NewResult(d, "rolled back")
 	result.Revision, result.Changes = rollback.Revision, rollback.Changes
-	result.Detail = fmt.Sprintf("to revision %d, set %s", rollback.Revision, rollback.To.Name)
-	if rollback.Skipped != "" {
-		result.Done, result.Detail, result.Changed = "skipped rollback", rollback.Skipped, false
+	result.Detail = fmt.Sprintf("to revision %d, set %s", rollback.Revision, rollback.TargetSet.Name)
+	if rollback.SkipReason != "" {
+		result.Outcome, result.Detail, result.Changed = "skipped rollback", rollback.SkipReason, false
 		return u.env.Print(result, format)
 	}
 	warning, err := u.checkClass(ctx, c, rollback)
 	if err != nil {
 		return err
 	}
-	result.Warnings = append(rollout.Expect(d, false), warning...)
+	result.Warnings = append(rollout.Warnings(d, false), warning...)
 	if u.dryRun != dryRunNone {
 		result.DryRun, result.Changed = u.dryRun, false
 	}
@@ -103,11 +103,11 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 // checkClass checks the class after the rollback. No machine can be launched from a missing or deleted class. That is
 // an error, or a warning with --force.
 func (u *undo) checkClass(ctx context.Context, c *Cluster, rollback *rollout.Undo) (warnings []string, _ error) {
-	ref := rollback.After.Spec.Template.Spec.ClassRef
+	ref := rollback.NewDeployment.Spec.Template.Spec.ClassRef
 	if ref == nil {
 		return nil, nil
 	}
-	state, err := c.classState(ctx, rollback.After.Namespace, ref.Name)
+	state, err := c.classState(ctx, rollback.NewDeployment.Namespace, ref.Name)
 	switch state {
 	case preview.ClassExists:
 		return nil, nil
@@ -132,7 +132,7 @@ func (c *Cluster) classState(ctx context.Context, namespace, name string) (previ
 		return preview.ClassMissing, nil
 	case err != nil:
 		return preview.ClassUnknown, c.Explain(err)
-	case !resolve.Serves(class):
+	case !resolve.CanCreate(class):
 		return preview.ClassGoing, nil
 	}
 	return preview.ClassExists, nil

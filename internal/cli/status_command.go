@@ -114,13 +114,13 @@ func (l *statusCheck) view(ctx context.Context) (fleet.Status, *fleetLists, erro
 	} else if found, err := l.cluster.orphans(ctx, namespace, l.scope.system); err == nil {
 		facts.Orphans = found.Reports
 	} else {
-		facts.Unread = append(facts.Unread, fmt.Sprintf("Instances without a Machine are left out: %v", err))
+		facts.ReadErrors = append(facts.ReadErrors, fmt.Sprintf("Instances without a Machine are left out: %v", err))
 	}
 	return fleet.StatusOf(facts), found, nil
 }
 
 func (l *statusCheck) follow(ctx context.Context) error {
-	w := &watcher{env: l.env, cluster: l.cluster, scope: l.scope, what: "The fleet"}
+	w := &watcher{env: l.env, cluster: l.cluster, scope: l.scope, subject: "The fleet"}
 	return w.follow(ctx, func(ctx context.Context) (observed, error) {
 		view, found, err := l.view(ctx)
 		if err != nil {

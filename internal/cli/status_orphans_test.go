@@ -12,13 +12,13 @@ import (
 // Rule: status-names-orphans.
 func TestStatusShowsOrphansInNamespaceOfTags(t *testing.T) {
 	p := newTestFleet(t)
-	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
+	page := ledger.Page{Provider: "sim", WriteTime: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
 		{ProviderID: "sim://1", Machine: p.namespace + "/lost", UID: "u", Source: "shared/small", FirstSeen: time.Now(),
 			Outcome: "MostOrphaned"},
 		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: "shared/small", FirstSeen: time.Now(),
 			Outcome: "Delete"},
 	}}
-	if err := (ledger.Book{Client: p.api, Namespace: p.namespace}).Keep(context.Background(), page); err != nil {
+	if err := (ledger.Store{Client: p.api, Namespace: p.namespace}).Keep(context.Background(), page); err != nil {
 		t.Fatal(err)
 	}
 	mine := p.run("status").succeeds(t).prints(t, "sim://1", "lost", "kept until an administrator confirms the removal")

@@ -64,7 +64,7 @@ objects that it owns.`,
 			}
 			facts := fleet.Facts{
 				Namespace: s.namespace(c), Now: c.clock.Now(), Deployments: found.deployments.Items, Sets: found.sets.Items,
-				Machines: found.machines.Items, Unread: found.unread,
+				Machines: found.machines.Items, ReadErrors: found.unread,
 			}
 			view, there := fleet.TreeOf(facts, apiKind(k), name)
 			if !there {

@@ -60,12 +60,12 @@ func (e *Env) serveUI(ctx context.Context, s scope, listen string, open bool) er
 	}
 	page := &linkPage{}
 	defer page.remove()
-	server, err := ui.Listen(ctx, listen, ui.Options{Source: source, Now: e.Now, Used: func(link string) {
+	server, err := ui.Listen(ctx, listen, ui.Options{Source: source, Now: e.Now, OnLinkUsed: func(link string) {
 		page.remove()
 		fmt.Fprintf(e.Out, "A browser has opened the fleet view. Link for another browser: %s\n", link)
 	}})
 	if err != nil {
-		return source.live.Explain(err)
+		return source.liveCluster.Explain(err)
 	}
 	link := server.Link()
 	fmt.Fprintf(e.Out, "The fleet view is at %s\n", link)

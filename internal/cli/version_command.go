@@ -70,7 +70,7 @@ func (c *Cluster) versions(ctx context.Context, system string, view *installatio
 		unread, err := read(ctx, system, view)
 		switch {
 		case apierrors.IsForbidden(err):
-			view.Unread = append(view.Unread, unread)
+			view.ReadErrors = append(view.ReadErrors, unread)
 		case err != nil:
 			return c.Explain(err)
 		}
@@ -130,7 +130,7 @@ func (c *Cluster) readProcesses(ctx context.Context, system string, view *instal
 		return "", err
 	}
 	if len(denied) > 0 {
-		view.Unread = append(view.Unread, fmt.Sprintf("You may not read pods in %s, so some processes may be missing.",
+		view.ReadErrors = append(view.ReadErrors, fmt.Sprintf("You may not read pods in %s, so some processes may be missing.",
 			strings.Join(denied, ", ")))
 	}
 	for _, pod := range pods.Items {
@@ -159,13 +159,13 @@ func (c *Cluster) runningLeases(ctx context.Context, spaces []string,
 			return nil, err
 		}
 		for _, lease := range leases.Items {
-			if installation.IsLease(&lease) && why.Judge(&lease, c.clock.Now()).Running {
+			if installation.IsLease(&lease) && why.Judge(&lease, c.clock.Now()).IsRunning {
 				running = append(running, lease)
 			}
 		}
 	}
 	if len(denied) > 0 {
-		view.Unread = append(view.Unread, fmt.Sprintf("You may not read leases in %s, so the leaders there are unknown.",
+		view.ReadErrors = append(view.ReadErrors, fmt.Sprintf("You may not read leases in %s, so the leaders there are unknown.",
 			strings.Join(denied, ", ")))
 	}
 	return running, nil

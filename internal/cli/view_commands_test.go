@@ -196,8 +196,8 @@ func TestWhyExplainsWaiting(t *testing.T) {
 func TestOrphansPrintsResultsOfProviders(t *testing.T) {
 	p := newTestFleet(t)
 	p.run("orphans", "--system-namespace", p.namespace).succeeds(t).prints(t, "No provider process has reported orphans yet")
-	book := ledger.Book{Client: p.api, Namespace: p.namespace}
-	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
+	book := ledger.Store{Client: p.api, Namespace: p.namespace}
+	page := ledger.Page{Provider: "sim", WriteTime: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
 		{ProviderID: "sim://1", Machine: p.namespace + "/m", UID: "u", Source: p.namespace + "/small", FirstSeen: time.Now(),
 			Outcome: "Unconfirmed"},
 		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: p.namespace + "/small", FirstSeen: time.Now(),

@@ -22,18 +22,18 @@ import (
 // commands show the same.
 type viewer struct {
 	// The client cached reads from caches, and the client live reads from the API server. Neither client can write.
-	cached, live *Cluster
-	client       *viewerClient
-	transport    *viewerTransport
-	scope        scope
-	context      string
-	changed      chan struct{}
+	cachedCluster, liveCluster *Cluster
+	client                     *viewerClient
+	transport                  *viewerTransport
+	scope                      scope
+	context                    string
+	changed                    chan struct{}
 }
 
 func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 	v := &viewer{scope: s, changed: make(chan struct{}, 1)}
 	var err error
-	if v.live, err = e.connect(func(host string) func(http.RoundTripper) http.RoundTripper {
+	if v.liveCluster, err = e.connect(func(host string) func(http.RoundTripper) http.RoundTripper {
 		v.transport = newViewerTransport(host, e.Now)
 		return v.transport.wrap
 	}); err != nil {
@@ -45,13 +45,13 @@ func (e *Env) newViewer(ctx context.Context, s scope) (*viewer, error) {
 			v.context = e.overrides.CurrentContext
 		}
 	}
-	v.client, err = newViewerClient(ctx, v.live.config, v.live.WithWatch, s.namespace(v.live), e.Now, v.signalChange)
+	v.client, err = newViewerClient(ctx, v.liveCluster.config, v.liveCluster.WithWatch, s.namespace(v.liveCluster), e.Now, v.signalChange)
 	if err != nil {
-		return nil, v.live.Explain(err)
+		return nil, v.liveCluster.Explain(err)
 	}
-	cached := *v.live
+	cached := *v.liveCluster
 	cached.WithWatch, cached.withoutSecrets = v.client, true
-	v.cached = &cached
+	v.cachedCluster = &cached
 	return v, nil
 }
 
@@ -62,32 +62,32 @@ func (v *viewer) signalChange() {
 	}
 }
 
-// Changed implements ui.Source.
-func (v *viewer) Changed() <-chan struct{} { return v.changed }
+// ChangeEvents implements ui.Source.
+func (v *viewer) ChangeEvents() <-chan struct{} { return v.changed }
 
-// Lost implements ui.Source.
-func (v *viewer) Lost() (time.Time, string) { return v.transport.lost() }
+// Outage implements ui.Source.
+func (v *viewer) Outage() (time.Time, string) { return v.transport.outage() }
 
 // Scope implements ui.Source.
 func (v *viewer) Scope() ui.Scope {
-	return ui.Scope{Namespace: v.scope.namespace(v.live), Context: v.context, Server: v.live.server}
+	return ui.Scope{Namespace: v.scope.namespace(v.liveCluster), Context: v.context, Server: v.liveCluster.server}
 }
 
 // Facts implements ui.Source.
 func (v *viewer) Facts(ctx context.Context) (fleet.Facts, error) {
-	namespace := v.scope.namespace(v.live)
-	found, err := v.cached.readFleet(ctx, namespace)
+	namespace := v.scope.namespace(v.liveCluster)
+	found, err := v.cachedCluster.readFleet(ctx, namespace)
 	if err != nil {
 		return fleet.Facts{}, err
 	}
 	for _, resource := range v.transport.deniedNow() {
 		found.unread = append(found.unread, fmt.Sprintf("You may no longer list %s, so their state on this page may be outdated.", resource))
 	}
-	return v.cached.facts(ctx, found, namespace, v.scope.system), nil
+	return v.cachedCluster.facts(ctx, found, namespace, v.scope.system), nil
 }
 
 func (v *viewer) explainer(namespace string) *explainer {
-	cluster := *v.cached
+	cluster := *v.cachedCluster
 	cluster.Namespace = namespace
 	return &explainer{Cluster: &cluster, system: v.scope.system}
 }
@@ -109,7 +109,7 @@ func (v *viewer) Events(ctx context.Context, m *v1beta1.Machine) ([]why.Event, s
 	case apierrors.IsForbidden(err):
 		return nil, "You may not list events, so they are left out."
 	case err != nil:
-		return nil, fmt.Sprintf("The events could not be read: %v", v.live.Explain(err))
+		return nil, fmt.Sprintf("The events could not be read: %v", v.liveCluster.Explain(err))
 	}
 	events := make([]why.Event, 0, len(found))
 	for i := range found {
@@ -125,7 +125,7 @@ func (v *viewer) Timeline(ctx context.Context, m *v1beta1.Machine, events []why.
 
 // Orphans implements ui.Source.
 func (v *viewer) Orphans(ctx context.Context) (fleet.Orphans, error) {
-	return v.cached.orphans(ctx, v.scope.namespace(v.live), v.scope.system)
+	return v.cachedCluster.orphans(ctx, v.scope.namespace(v.liveCluster), v.scope.system)
 }
 
 func (v *viewer) Plan(ctx context.Context, manifest string) ([]*preview.Plan, error) {
@@ -136,7 +136,7 @@ func (v *viewer) Plan(ctx context.Context, manifest string) ([]*preview.Plan, er
 	if len(all.deployments) == 0 {
 		return nil, errors.New("the manifest contains no MachineDeployment")
 	}
-	plans, err := v.live.plan(ctx, all, v.scope.namespace(v.live) != "")
+	plans, err := v.liveCluster.plan(ctx, all, v.scope.namespace(v.liveCluster) != "")
 	if err != nil {
 		return nil, err
 	}

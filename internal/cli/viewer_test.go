@@ -118,8 +118,8 @@ func (v *fleetView) do(answer *http.Response, err error) (int, string) {
 	return answer.StatusCode, string(content)
 }
 
-// shows requests a page, and checks that the page contains all given texts. It returns the page.
-func (v *fleetView) shows(path string, words ...string) string {
+// checkPage requests a page, and checks that the page contains all given texts. It returns the page.
+func (v *fleetView) checkPage(path string, words ...string) string {
 	v.t.Helper()
 	code, page := v.do(v.client.Get(v.base + path))
 	for _, w := range words {
@@ -157,16 +157,16 @@ func TestFleetViewShowsResultsOfCommands(t *testing.T) {
 	p.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cloud"}, StringData: map[string]string{"token": "do-not-read-this"}})
 	v := serveView(t, "-n", p.namespace)
 	at := "/machines/" + p.namespace + "/web-1-a"
-	v.shows("/", "web", "ClassNotFound", "2 machines")
-	v.shows("/machines", "web-1-a", "web-1-b")
-	v.shows(at, "The MachineClass of the machine does not exist.", "Created", "does not exist")
-	v.shows("/deployments/"+p.namespace+"/web", "web-1", "The MachineClass of the machine does not exist")
-	v.shows(at, `<a href="/deployments/`+p.namespace+`/web">`)
-	v.shows("/ownership", "web-1-a")
-	v.shows("/zones", "without a zone")
-	v.shows("/failures", "No failures are known.")
-	v.shows("/orphans", "No provider")
-	machines := v.shows("/machines")
+	v.checkPage("/", "web", "ClassNotFound", "2 machines")
+	v.checkPage("/machines", "web-1-a", "web-1-b")
+	v.checkPage(at, "The MachineClass of the machine does not exist.", "Created", "does not exist")
+	v.checkPage("/deployments/"+p.namespace+"/web", "web-1", "The MachineClass of the machine does not exist")
+	v.checkPage(at, `<a href="/deployments/`+p.namespace+`/web">`)
+	v.checkPage("/ownership", "web-1-a")
+	v.checkPage("/zones", "without a zone")
+	v.checkPage("/failures", "No failures are known.")
+	v.checkPage("/orphans", "No provider")
+	machines := v.checkPage("/machines")
 	if strings.Contains(machines, "do-not-read-this") {
 		t.Error("the page contains a Secret")
 	}
@@ -220,12 +220,12 @@ func TestFleetViewOfOneNamespace(t *testing.T) {
 		return seen.failed == nil, fmt.Sprint(seen.failed)
 	}, client.InNamespace(p.namespace))
 	v := serveView(t, "-n", p.namespace, "--as", user)
-	page := v.shows("/", "You may not list sets", "You may not list health checks", "You may not read leases")
+	page := v.checkPage("/", "You may not list sets", "You may not list health checks", "You may not read leases")
 	if strings.Contains(page, other.namespace) {
 		t.Error("the page shows another namespace")
 	}
-	v.shows("/machines", "web-1-a")
-	v.shows("/machines/"+p.namespace+"/web-1-a", "You may not list events")
+	v.checkPage("/machines", "web-1-a")
+	v.checkPage("/machines/"+p.namespace+"/web-1-a", "You may not list events")
 	if code, _ := v.do(v.client.Get(v.base + "/machines/" + other.namespace + "/web-1-a")); code != http.StatusNotFound {
 		t.Errorf("a machine of another namespace: code %d", code)
 	}
@@ -257,14 +257,14 @@ func TestFleetViewKeepsStateDuringOutage(t *testing.T) {
 			break
 		}
 	}
-	page := v.shows("/", "has not answered for", "ClassNotFound", "2 machines")
+	page := v.checkPage("/", "has not answered for", "ClassNotFound", "2 machines")
 	for _, wrong := range []string{"You may not", "is not running", "may not be running"} {
 		if strings.Contains(page, wrong) {
 			t.Errorf("the page contains %q while the cluster does not answer:\n%s", wrong, page)
 		}
 	}
-	v.shows("/machines/"+p.namespace+"/web-1-a", "has not answered for", "The events could not be read")
-	v.shows("/machines", "web-1-b")
+	v.checkPage("/machines/"+p.namespace+"/web-1-a", "has not answered for", "The events could not be read")
+	v.checkPage("/machines", "web-1-b")
 }
 
 func TestFleetViewListensOnlyOnLoopback(t *testing.T) {

@@ -27,12 +27,12 @@ type viewerTransport struct {
 	// lostWhy is the error.
 	lostSince time.Time
 	lostWhy   string
-	// denied maps a resource to true if the API server rejected its latest list or watch request.
-	denied map[string]bool
+	// deniedResources maps a resource to true if the API server rejected its latest list or watch request.
+	deniedResources map[string]bool
 }
 
 func newViewerTransport(host string, now func() time.Time) *viewerTransport {
-	t := &viewerTransport{now: now, denied: map[string]bool{}}
+	t := &viewerTransport{now: now, deniedResources: map[string]bool{}}
 	if at, err := url.Parse(host); err == nil {
 		t.prefix = strings.TrimSuffix(at.Path, "/")
 	}
@@ -47,7 +47,7 @@ func (t *viewerTransport) wrap(next http.RoundTripper) http.RoundTripper {
 // roundTrip checks and sends a request. roundTrip records whether the server has answered.
 func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	target := parseResource(strings.TrimPrefix(r.URL.Path, t.prefix))
-	if !target.permitted(r) {
+	if !target.isPermitted(r) {
 		return nil, fmt.Errorf("machinist ui only reads and does not send %s %s", r.Method, r.URL.Path)
 	}
 	response, err := next.RoundTrip(r)
@@ -57,7 +57,7 @@ func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*h
 	case err == nil:
 		t.lostSince, t.lostWhy = time.Time{}, ""
 		if r.Method == http.MethodGet && target.group == v1beta1.GroupVersion.Group && target.name == "" {
-			t.denied[target.resource] = response.StatusCode == http.StatusForbidden ||
+			t.deniedResources[target.resource] = response.StatusCode == http.StatusForbidden ||
 				response.StatusCode == http.StatusUnauthorized
 		}
 	case errors.Is(r.Context().Err(), context.Canceled):
@@ -68,8 +68,8 @@ func (t *viewerTransport) roundTrip(next http.RoundTripper, r *http.Request) (*h
 	return response, err
 }
 
-// lost returns when and why the server stopped answering. The time is zero while the server answers.
-func (t *viewerTransport) lost() (time.Time, string) {
+// outage returns when and why the server stopped answering. The time is zero while the server answers.
+func (t *viewerTransport) outage() (time.Time, string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lostSince, t.lostWhy
@@ -79,7 +79,7 @@ func (t *viewerTransport) deniedNow() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []string
-	for resource, denied := range t.denied {
+	for resource, denied := range t.deniedResources {
 		if denied {
 			all = append(all, resource)
 		}
@@ -91,8 +91,8 @@ func (t *viewerTransport) deniedNow() []string {
 type resource struct {
 	// These fields are the parts of the path. A field is empty if the path does not contain this part.
 	group, version, resource, name, subresource string
-	// unknown is true if the path does not belong to the Kubernetes API.
-	unknown bool
+	// isUnknown is true if the path does not belong to the Kubernetes API.
+	isUnknown bool
 }
 
 // parseResource parses paths such as /apis/machinist.dev/v1beta1/namespaces/prod/machines/web-1.
@@ -106,7 +106,7 @@ func parseResource(path string) (r resource) {
 			r.group, parts = parts[0], parts[1:]
 		}
 	default:
-		return resource{unknown: true}
+		return resource{isUnknown: true}
 	}
 	if len(parts) > 0 {
 		r.version, parts = parts[0], parts[1:]
@@ -119,13 +119,13 @@ func parseResource(path string) (r resource) {
 			*part = parts[i]
 		}
 	}
-	r.unknown = len(parts) > 3
+	r.isUnknown = len(parts) > 3
 	return r
 }
 
-// permitted reports whether the fleet view may send the request.
-func (a resource) permitted(r *http.Request) bool {
-	if a.unknown || a.subresource != "" {
+// isPermitted reports whether the fleet view may send the request.
+func (a resource) isPermitted(r *http.Request) bool {
+	if a.isUnknown || a.subresource != "" {
 		return false
 	}
 	dryRun := slices.Equal(r.URL.Query()["dryRun"], []string{"All"})

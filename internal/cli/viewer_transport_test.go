@@ -86,19 +86,19 @@ func TestFleetViewDetectsOutage(t *testing.T) {
 		_, _ = wrapped.RoundTrip(httptest.NewRequest(http.MethodGet, "/apis/machinist.dev/v1beta1/machines", nil))
 	}
 	list()
-	if since, _ := v.lost(); !since.IsZero() || len(v.deniedNow()) > 0 {
+	if since, _ := v.outage(); !since.IsZero() || len(v.deniedNow()) > 0 {
 		t.Error("a cluster that answers is reported as lost or as denying requests")
 	}
 	failure = errors.New("connection refused")
 	list()
 	now = now.Add(time.Minute)
 	list()
-	if since, why := v.lost(); !since.Equal(now.Add(-time.Minute)) || why != "connection refused" {
+	if since, why := v.outage(); !since.Equal(now.Add(-time.Minute)) || why != "connection refused" {
 		t.Errorf("lost since %s: %s", since, why)
 	}
 	failure, answer = nil, http.StatusForbidden
 	list()
-	if since, _ := v.lost(); !since.IsZero() || len(v.deniedNow()) != 1 {
+	if since, _ := v.outage(); !since.IsZero() || len(v.deniedNow()) != 1 {
 		t.Errorf("lost since %s, denied %v", since, v.deniedNow())
 	}
 	answer = http.StatusOK

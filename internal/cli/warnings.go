@@ -21,6 +21,6 @@ type warningCollector struct{}
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
 func (warningCollector) HandleWarningHeaderWithContext(ctx context.Context, _ int, _ string, text string) {
 	if warnings, ok := ctx.Value(collectedWarnings{}).(*[]string); ok {
-		*warnings = append(*warnings, printer.Clean(text))
+		*warnings = append(*warnings, printer.Sanitize(text))
 	}
 }

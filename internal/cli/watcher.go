@@ -23,11 +23,11 @@ type watcher struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
-	// what is the subject of messages about the view, such as "The fleet".
-	what string
-	// shown is the JSON of the last printed view without ages. It is empty on a terminal, where views are drawn in
+	// subject is the subject of messages about the view, such as "The fleet".
+	subject string
+	// lastShown is the JSON of the last printed view without ages. It is empty on a terminal, where views are drawn in
 	// place.
-	shown string
+	lastShown string
 }
 
 type observed struct {
@@ -51,7 +51,7 @@ func (w *watcher) follow(ctx context.Context, read func(context.Context) (observ
 			return err
 		case err != nil:
 			if !lost {
-				fmt.Fprintf(w.env.Err, "%s cannot be read. Trying again: %v\n", w.what, err)
+				fmt.Fprintf(w.env.Err, "%s cannot be read. Trying again: %v\n", w.subject, err)
 			}
 			lost = true
 			wait(ctx, pause)
@@ -77,13 +77,13 @@ func (w *watcher) show(o observed) error {
 		return w.env.Print(o.view, format)
 	}
 	content, err := json.Marshal(o.timeless)
-	if err != nil || string(content) == w.shown {
+	if err != nil || string(content) == w.lastShown {
 		return err
 	}
-	if w.shown != "" && format != asJSON {
+	if w.lastShown != "" && format != asJSON {
 		fmt.Fprintln(w.env.Out, "---")
 	}
-	w.shown = string(content)
+	w.lastShown = string(content)
 	return w.env.Print(o.view, format)
 }
 

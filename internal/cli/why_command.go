@@ -199,8 +199,8 @@ func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View
 	}
 	checks := e.listChecks(ctx, m.Namespace)
 	if f.Checks = checksFor(checks, m); len(f.Checks) == 0 && why.Blocking(m) != nil {
-		f.Unchecked = slices.DeleteFunc(e.listMachines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
-			return !machinestate.Live(&other) || len(checksFor(checks, &other)) > 0
+		f.UncheckedMachines = slices.DeleteFunc(e.listMachines(ctx, m.Namespace), func(other v1beta1.Machine) bool {
+			return !machinestate.IsLive(&other) || len(checksFor(checks, &other)) > 0
 		})
 	}
 	provider := providerOf(m)
@@ -214,12 +214,12 @@ func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View
 		}
 	}
 	f.Now = e.clock.Now()
-	f.Denied = e.denialOf(ctx, m, f.Now)
+	f.Denial = e.denialOf(ctx, m, f.Now)
 	view := why.View{Now: f.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
-		Findings: why.Explain(f), Unread: e.unread}
+		Findings: why.Explain(f), ReadErrors: e.unread}
 	if f.Deployment != nil {
 		view.Failures = slices.DeleteFunc(why.FailuresOf(f.Deployment), func(failure why.Failure) bool {
-			return failure.Machine != m.Name || machinestate.Failed(m)
+			return failure.Machine != m.Name || machinestate.HasFailed(m)
 		})
 	}
 	if m.Status.NodeRef != nil {
@@ -232,11 +232,11 @@ func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View
 func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.Time) *disruption.Denial {
 	candidate := disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRemediation}
 	switch {
-	case !machinestate.Live(m):
+	case !machinestate.IsLive(m):
 		return nil
 	case machinestate.ToBeReplaced(m):
-	case machinestate.Exchanged(m):
-		candidate.Reason = disruption.ReasonOfExchange(m)
+	case machinestate.HasReplaceAnnotation(m):
+		candidate.Reason = disruption.ReasonOfReplacement(m)
 	default:
 		return nil
 	}
@@ -250,7 +250,7 @@ func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.T
 	if v == nil {
 		return nil
 	}
-	if _, denied := v.Ask([]disruption.Candidate{candidate}, nil); len(denied) > 0 {
+	if _, denied := v.Decide([]disruption.Candidate{candidate}, nil); len(denied) > 0 {
 		return &denied[0]
 	}
 	return nil
@@ -330,7 +330,7 @@ func (e *explainer) classWhy(ctx context.Context, name string) (why.View, error)
 		e.unread = append(e.unread, unread)
 	}
 	return why.View{Now: e.clock.Now(), Object: "machineclass/" + name, Namespace: f.Class.Namespace,
-		Findings: why.ExplainClass(f), Unread: e.unread}, nil
+		Findings: why.ExplainClass(f), ReadErrors: e.unread}, nil
 }
 
 func (e *explainer) listSets(ctx context.Context, namespace string) []v1beta1.MachineSet {
@@ -348,7 +348,7 @@ func (e *explainer) migrationWhy(ctx context.Context, name string) (why.View, er
 	}
 	status := e.statusOf(ctx, m, e.system)
 	return why.View{Now: status.Now, Object: "migration/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
-		Findings: migrate.Explain(m, status), Unread: status.Unread}, nil
+		Findings: migrate.Explain(m, status), ReadErrors: status.ReadErrors}, nil
 }
 
 func (e *explainer) listMachines(ctx context.Context, namespace string) []v1beta1.Machine {
@@ -372,6 +372,6 @@ func (e *explainer) fleetWhy(ctx context.Context, f why.FleetFacts, object, name
 	return why.View{
 		Failures: failures, Now: f.Now, Object: object, Namespace: namespace,
 		State:    fmt.Sprintf("%s, %d wanted", wording.Count(len(f.Machines), "machine"), replicas),
-		Findings: why.ExplainFleet(f), Unread: e.unread,
+		Findings: why.ExplainFleet(f), ReadErrors: e.unread,
 	}
 }

@@ -36,14 +36,14 @@ func (e *explainer) timeline(ctx context.Context, k kind, name string) (timeline
 // timelineOf returns the timeline of a machine. unread is true if the events could not be listed.
 func (e *explainer) timelineOf(ctx context.Context, m *v1beta1.Machine, events []why.Event,
 	unread bool) timeline.Timeline {
-	o := timeline.Observed{Machine: m, Node: e.nodeOf(ctx, m), Events: events, EventsUnread: unread}
+	o := timeline.Facts{Machine: m, Node: e.nodeOf(ctx, m), Events: events, EventsUnread: unread}
 	if set, deployment := e.ownersOf(ctx, m); deployment != nil {
 		if newest := e.newestSet(ctx, deployment); newest != nil && newest.UID != set.UID {
 			o.Newest, o.Deployment = newest, deployment
 		}
 	}
-	o.Now, o.Unread = e.clock.Now(), e.unread
-	return timeline.Of(o)
+	o.Now, o.ReadErrors = e.clock.Now(), e.unread
+	return timeline.New(o)
 }
 
 // nodeOf gets the Node of the machine. It returns nil if the Node is in another cluster.

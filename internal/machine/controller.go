@@ -29,7 +29,7 @@ import (
 type Reconciler struct {
 	Options
 	tokens    bootstrap.Tokens
-	joins     *kubeletcsr.Joins
+	joins     *kubeletcsr.JoinFinder
 	states    *stateStore
 	traces    objectstate.Store[traceState]
 	term      leadershipTerm
@@ -51,15 +51,15 @@ func New(o Options) *Reconciler {
 		o.PreserveLimit = DefaultPreserveLimit
 	}
 	if o.Signals == nil {
-		o.Signals = interruption.Known()
+		o.Signals = interruption.KnownSignals()
 	}
 	if o.Slots == nil {
 		o.Slots = unlimited{}
 	}
 	r := &Reconciler{Options: o, states: newStateStore(), ownWrites: &wiring.OwnWrites{}, recovery: &recovery{}}
 	if o.Target != nil {
-		r.tokens = bootstrap.Tokens{Client: o.Target.Live, Groups: o.Target.TokenGroups}
-		r.joins = kubeletcsr.NewJoins(o.Target.Live)
+		r.tokens = bootstrap.Tokens{Client: o.Target.LiveClient, Groups: o.Target.TokenGroups}
+		r.joins = kubeletcsr.NewJoinFinder(o.Target.LiveClient)
 	}
 	return r
 }
@@ -83,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("read machine: %w", err)
 	}
-	if r.states.get(m).teardown.released {
+	if r.states.get(m).teardown.finalizerRemoved {
 		return reconcile.Result{}, nil
 	}
 	name, err := r.providerOf(ctx, m)
@@ -148,7 +148,7 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 }
 
 func (p *pass) run(ctx context.Context) (progress, error) {
-	if machinestate.Paused(p.machine) {
+	if machinestate.IsPaused(p.machine) {
 		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation,
 			"An annotation pauses the machine. Machinist does not change its instance or its node, and does not continue its deletion.")
 	} else {
@@ -171,7 +171,7 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	if waits == next || !p.isTrue(v1beta1.ConditionReady) {
 		p.machine.Status.ObservedGeneration = p.machine.Generation
 	}
-	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
+	if p.Target != nil && p.machine.Status.FailureReason != "" && p.original.Status.FailureReason == "" {
 		// A failed machine must not join any more. If the process is killed before the token is deleted, the token expires
 		// later.
 		if err := p.dropToken(ctx); err != nil {
@@ -202,7 +202,7 @@ func (p *pass) remove(ctx context.Context) (progress, error) {
 // ensureInstance creates or adopts the instance of a Machine that has none, and follows the instance until it runs.
 func (p *pass) ensureInstance(ctx context.Context) (progress, error) {
 	switch m := p.machine; {
-	case m.Replacing():
+	case m.IsReplacing():
 		return next, nil // The old instance is deleted first.
 	case m.Retrying():
 		return p.retryLaunch(ctx)
@@ -222,7 +222,7 @@ func (p *pass) ensureInstance(ctx context.Context) (progress, error) {
 // starts when the delay after the failure is over. Each step can be repeated after a crash.
 func (p *pass) retryLaunch(ctx context.Context) (progress, error) {
 	m := p.machine
-	if machinestate.Paused(m) || preservation.Preserved(m) || p.unsupportedSchema(m) != "" {
+	if machinestate.IsPaused(m) || preservation.IsPreserved(m) || p.unsupportedSchema(m) != "" {
 		return onMachine, nil
 	}
 	if m.Spec.ProviderID != "" {
@@ -247,20 +247,20 @@ func (p *pass) retryLaunch(ctx context.Context) (progress, error) {
 // ensureUpToDate replaces the instance of the same Machine. Users need not know whether the provider can update in
 // place. The instance of a preserved or interrupted Machine is not changed, unless its replacement has already begun.
 func (p *pass) ensureUpToDate(ctx context.Context) (progress, error) {
-	if m := p.machine; !m.Replacing() {
+	if m := p.machine; !m.IsReplacing() {
 		switch {
-		case preservation.Preserved(m):
+		case preservation.IsPreserved(m):
 			p.endDrain()
 			return next, nil
-		case machinestate.Interrupted(m):
+		case machinestate.IsInterrupted(m):
 			return next, nil // The instance will be reclaimed.
 		}
 	}
-	if machinestate.Paused(p.machine) || p.unsupportedSchema(p.machine) != "" {
+	if machinestate.IsPaused(p.machine) || p.unsupportedSchema(p.machine) != "" {
 		p.suspendDrain()
 	}
-	if p.machine.Replacing() {
-		if machinestate.Paused(p.machine) {
+	if p.machine.IsReplacing() {
+		if machinestate.IsPaused(p.machine) {
 			return onMachine, nil
 		}
 		return p.replaceInstance(ctx)
@@ -275,7 +275,7 @@ func (p *pass) ensureUpToDate(ctx context.Context) (progress, error) {
 		if proceed, err := inOrder(ctx, r.findNode, r.drainNode); err != nil || proceed != next {
 			return onError.unless(err == nil), err // The node is observed as usual during the drain.
 		}
-		u.drained = true
+		u.nodeDrained = true
 		outcome, err = p.updateInPlace(ctx, r, u)
 	}
 	switch {
@@ -326,8 +326,8 @@ func (p *pass) replaceInstance(ctx context.Context) (progress, error) {
 func (p *pass) ensureNode(ctx context.Context) (progress, error) {
 	if p.Target == nil {
 		p.reportNoTarget()
-		if p.failed != nil {
-			return p.handleFailedInstance(ctx, p.failed)
+		if p.failedInstance != nil {
+			return p.handleFailedInstance(ctx, p.failedInstance)
 		}
 		return next, nil
 	}
@@ -342,8 +342,8 @@ func (p *pass) ensureNode(ctx context.Context) (progress, error) {
 	case found.node != nil:
 	case p.machine.Status.NodeRef != nil:
 		return p.nodeGone(ctx)
-	case p.failed != nil:
-		return p.handleFailedInstance(ctx, p.failed)
+	case p.failedInstance != nil:
+		return p.handleFailedInstance(ctx, p.failedInstance)
 	default:
 		return p.awaitNode(ctx, found), nil
 	}

@@ -28,12 +28,12 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	replaced := func(w *world) string {
 		w.untilPhase("m", v1beta1.MachineRunning)
 		w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
-		w.until("m", "the new instance", func() bool {
+		w.runUntil("m", "the new instance", func() bool {
 			m := w.get("m")
 			return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
 		})
 		seen := summaryOf(w.get("m"))
-		w.effects.next = cut{} // Other test cases interrupt the later effects.
+		w.effects.next = effectCut{} // Other test cases interrupt the later effects.
 		w.delete("m")
 		w.untilGone("m")
 		return seen
@@ -57,7 +57,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			return seen
 		}},
 		{"a full life in a slow cloud", func(w *world) {
-			w.cloud.Boot, w.cloud.Shutdown, w.cloud.Blind = time.Second, time.Second, time.Second
+			w.cloud.Boot, w.cloud.Shutdown, w.cloud.TagLookupDelay = time.Second, time.Second, time.Second
 		}, 1, 1, func(w *world) string {
 			w.untilPhase("m", v1beta1.MachineRunning)
 			seen := summaryOf(w.get("m"))
@@ -66,7 +66,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			return seen
 		}},
 		{"a full life in a cloud with lagging reads", func(w *world) {
-			w.cloud.Lag, w.cloud.Boot, w.cloud.Evasive = 5*time.Second, time.Second, true
+			w.cloud.ReadLag, w.cloud.Boot, w.cloud.Evasive = 5*time.Second, time.Second, true
 		}, 1, 1, func(w *world) string {
 			w.untilPhase("m", v1beta1.MachineRunning)
 			seen := summaryOf(w.get("m"))
@@ -74,7 +74,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
-		{"deleted after the first pass", func(w *world) { w.cloud.Blind = 10 * time.Second }, 1, 1,
+		{"deleted after the first pass", func(w *world) { w.cloud.TagLookupDelay = 10 * time.Second }, 1, 1,
 			func(w *world) string {
 				_, _ = w.pass("m")
 				w.delete("m")
@@ -82,11 +82,11 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 				return ""
 			}},
 		{"a second attempt", func(w *world) {
-			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Spent: true})
+			w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), TokenUsed: true})
 		}, 4, 1, func(w *world) string {
-			w.until("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
+			w.runUntil("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 			w.untilPhase("m", v1beta1.MachineRunning)
-			w.effects.next = cut{} // Other test cases interrupt the later effects.
+			w.effects.next = effectCut{} // Other test cases interrupt the later effects.
 			seen := summaryOf(w.get("m"))
 			w.delete("m")
 			w.untilGone("m")
@@ -95,7 +95,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 		{"replaced under the same Machine", replacing, 9, 2, replaced},
 		{"replaced in a cloud with lagging reads", func(w *world) {
 			replacing(w)
-			w.cloud.Lag, w.cloud.Shutdown = 5*time.Second, time.Second
+			w.cloud.ReadLag, w.cloud.Shutdown = 5*time.Second, time.Second
 		}, 9, 2, replaced},
 		{"updated by an agent on the node", func(w *world) {
 			w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
@@ -104,7 +104,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 		}, 9, 1, func(w *world) string {
 			w.untilPhase("m", v1beta1.MachineRunning)
 			w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = newVersion })
-			w.until("m", "the new version", func() bool {
+			w.runUntil("m", "the new version", func() bool {
 				m, node := w.get("m"), w.getNode(nodeNameOf(w.namespace, "m"))
 				if requestOn(node) == (request{version: newVersion}) {
 					w.kubeletIs(newVersion, corev1.ConditionTrue)
@@ -115,14 +115,14 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 					!node.Spec.Unschedulable && requestOn(node) == request{}
 			})
 			seen := summaryOf(w.get("m"))
-			w.effects.next = cut{} // Other test cases interrupt the later effects.
+			w.effects.next = effectCut{} // Other test cases interrupt the later effects.
 			w.delete("m")
 			w.untilGone("m")
 			return seen
 		}},
 	}
 	// A crash before an effect is the same as a crash after the previous effect.
-	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
+	modes := []effectCut{{losesAnswer: true, dies: true}, {losesAnswer: true}, {losesAnswer: false}}
 	// The long sequences have too many writes and calls to interrupt all of them. The test interrupts only every
 	// stride-th effect, alternately with the other two modes. The shorter sequences test lost requests.
 	strides := map[string]int{
@@ -134,7 +134,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 		for turn, mode := range modes {
 			from, stride := life.from, 1
 			if long := strides[life.name]; long > 0 {
-				if !mode.after {
+				if !mode.losesAnswer {
 					continue
 				}
 				from, stride = life.from+turn*long/2, long
@@ -146,7 +146,7 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 					w := newWorld(t, joining, life.kind)
 					w.class("small", joinsWithToken)
 					uid := w.createMachine("m", func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil }).UID
-					w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
+					w.effects.next = effectCut{effectNumber: at, losesAnswer: mode.losesAnswer, dies: mode.dies}
 					seen := life.live(w)
 					if at == 0 {
 						expected, at = seen, from-stride
@@ -158,12 +158,12 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 					if seen != expected {
 						t.Errorf("interrupted at effect %d (%s), the life ends with\n%s, want\n%s", at, w.effects.struck, seen, expected)
 					}
-					if n := w.cloud.Created(uid); n > life.makes {
+					if n := w.cloud.CreatedCount(uid); n > life.makes {
 						t.Errorf("interrupted at effect %d (%s): %d instances were created", at, w.effects.struck, n)
 					}
 					w.wantNothingLeft("m")
 					if t.Failed() {
-						t.Fatalf("interrupted at effect %d: %s; all: %q", at, w.effects.struck, w.effects.of())
+						t.Fatalf("interrupted at effect %d: %s; all: %q", at, w.effects.struck, w.effects.since())
 					}
 					last = at
 				}

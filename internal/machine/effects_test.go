@@ -20,20 +20,20 @@ var (
 	errTimeout = errors.New("the connection was lost")
 )
 
-// cut describes how one effect of a process is interrupted.
-type cut struct {
-	// at is the number of the effect to interrupt, counted from 1. If at is 0, all effects complete.
-	at int
-	// after is true if only the answer of the effect is lost.
-	after bool
-	dies  bool
+// effectCut describes how one effect of a process is interrupted.
+type effectCut struct {
+	// effectNumber is the number of the effect to interrupt, counted from 1. If at is 0, all effects complete.
+	effectNumber int
+	// losesAnswer is true if only the answer of the effect is lost.
+	losesAnswer bool
+	dies        bool
 }
 
-func (c cut) String() string {
+func (c effectCut) String() string {
 	switch {
 	case c.dies:
 		return "crash of the process"
-	case c.after:
+	case c.losesAnswer:
 		return "loss of the answer"
 	}
 	return "loss of the request"
@@ -44,12 +44,12 @@ func (c cut) String() string {
 type effects struct {
 	mu     sync.Mutex
 	done   []string
-	next   cut
+	next   effectCut
 	seen   int
 	dead   bool
 	struck string // the effect that was interrupted
 	// The field others contains additional namespaces whose Machines are in the indexes.
-	others []string
+	otherNamespaces []string
 }
 
 func (e *effects) do(what string, f func() error) error {
@@ -59,12 +59,12 @@ func (e *effects) do(what string, f func() error) error {
 		return errDead
 	}
 	e.seen++
-	if e.seen != e.next.at {
+	if e.seen != e.next.effectNumber {
 		e.done = append(e.done, what)
 		return f()
 	}
 	e.struck, e.dead = what, e.next.dies
-	if e.next.after {
+	if e.next.losesAnswer {
 		e.done = append(e.done, what)
 		_ = f()
 	}
@@ -98,9 +98,9 @@ func (e *effects) clear() {
 	e.done = nil
 }
 
-// of returns the effects since the last call of clear. If prefixes are given, it returns only effects whose
+// since returns the effects since the last call of clear. If prefixes are given, it returns only effects whose
 // description begins with one of the prefixes.
-func (e *effects) of(prefixes ...string) []string {
+func (e *effects) since(prefixes ...string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(e.done), func(what string) bool {
@@ -108,14 +108,14 @@ func (e *effects) of(prefixes ...string) []string {
 	})
 }
 
-func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
+func (e *effects) writes() []string { return e.since("API Machine", "API Node") }
 
 // requeueing returns the writes that trigger another pass. A write of a Machine's status triggers no pass.
 func (e *effects) requeueing() []string {
 	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
 }
 
-func (e *effects) calls() []string { return e.of("cloud") }
+func (e *effects) calls() []string { return e.since("cloud") }
 
 // extractors implements the indexes of the caches for lists from the API server. Reads from the API server are never
 // outdated, so a test with such reads is deterministic.
@@ -158,7 +158,7 @@ func (e *effects) client(c client.WithWatch, namespace string, indexes extractor
 			if err := read(list); err != nil {
 				return err
 			}
-			return listByIndex(ctx, c, append([]string{namespace}, e.others...), list, indexes, opts)
+			return listByIndex(ctx, c, append([]string{namespace}, e.otherNamespaces...), list, indexes, opts)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			return write("create", o, func() error { return c.Create(ctx, o, opts...) })

@@ -21,7 +21,7 @@ func (w *world) wantRest(name string) {
 	if result := w.reconcile(name); result.RequeueAfter != 0 {
 		w.t.Errorf("a machine without pending work is requeued after %s", result.RequeueAfter)
 	}
-	if done := w.effects.of(); len(done) > 0 {
+	if done := w.effects.since(); len(done) > 0 {
 		w.t.Errorf("a pass over a machine without pending work did %q", done)
 	}
 }
@@ -30,7 +30,7 @@ func (w *world) wantQuiet(name string) reconcile.Result {
 	w.t.Helper()
 	w.effects.clear()
 	result := w.reconcile(name)
-	if done := w.effects.of("API"); len(done) > 0 {
+	if done := w.effects.since("API"); len(done) > 0 {
 		w.t.Errorf("a pass without changes wrote %q", done)
 	}
 	return result
@@ -67,11 +67,11 @@ func (w *world) wantNothingLeft(name string) {
 		w.t.Errorf("the machine still exists: %s", summaryOf(m))
 	}
 	w.reconcile(name) // The delete event triggers this pass.
-	if in := w.cloud.Live(); len(in) > 0 {
+	if in := w.cloud.LiveInstances(); len(in) > 0 {
 		w.t.Errorf("%d instances remain after the machine is gone", len(in))
 	}
-	if len(w.cloud.Twins()) > 0 {
-		w.t.Errorf("machines %v had two instances at the same time", w.cloud.Twins())
+	if len(w.cloud.DuplicatedMachines()) > 0 {
+		w.t.Errorf("machines %v had two instances at the same time", w.cloud.DuplicatedMachines())
 	}
 	if w.getNode(nodeNameOf(w.namespace, name)) != nil {
 		w.t.Error("the node remains after the machine is gone")

@@ -49,16 +49,16 @@ type world struct {
 	// instances become nodes automatically.
 	noTarget, targetDown, joins bool
 	unanswered                  atomic.Int32
-	// asked is the number of uncached reads by a process that runs in a manager.
-	asked  atomic.Int32
-	refuse func(verb string, o runtime.Object) error
+	// liveReads is the number of uncached reads by a process that runs in a manager.
+	liveReads atomic.Int32
+	refuse    func(verb string, o runtime.Object) error
 }
 
 const fakeProvider = "fake"
 
 func newCloud(c clock.PassiveClock, e *effects) *fakecloud.Cloud {
 	cloud := fakecloud.New(fakeProvider, c)
-	cloud.Around = e.do
+	cloud.WrapCall = e.do
 	cloud.NodeName = func(m provider.Machine) string { return nodeNameOf(m.Namespace, m.Name) }
 	return cloud
 }
@@ -99,12 +99,12 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		return nil
 	})
 	w.options = Options{
-		Cloud: w.cloud, ClusterID: "cluster", Client: control, Live: control,
+		Cloud: w.cloud, ClusterID: "cluster", Client: control, LiveReader: control,
 		Classes:  &resolve.Resolver{Classes: control, Secrets: control},
 		Recorder: w.events, Clock: clock,
 	}
 	if !w.noTarget {
-		w.options.Target = &Target{Nodes: target, Live: target, API: func() (Endpoint, error) {
+		w.options.Target = &Target{Nodes: target, LiveClient: target, API: func() (Endpoint, error) {
 			return Endpoint{URL: "https://api.example:6443", CABundle: []byte("PEM")}, nil
 		}}
 	}
@@ -119,10 +119,10 @@ func joining(w *world)  { w.joins = true }
 func (w *world) restart() {
 	w.effects.revive()
 	if w.options.Target != nil {
-		w.drainer = &drainer{Controller: drain.New(drain.Options{Target: w.options.Target.Live, Clock: w.clock,
+		w.drainer = &drainer{Controller: drain.New(drain.Options{Target: w.options.Target.LiveClient, Clock: w.clock,
 			Epoch: func() (epoch uint64) {
-				if w.process.Reach != nil {
-					_, epoch = w.process.Reach.TargetOutages()
+				if w.process.Reachability != nil {
+					_, epoch = w.process.Reachability.TargetOutages()
 				}
 				return epoch
 			}})}
@@ -163,7 +163,7 @@ func (w *world) class(name, userData string) {
 	class.Spec.Provider = w.cloud.ProviderName
 	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: name + "-credentials"}
-	w.create(w.protected(w.secret(name+"-credentials", "token", "hunter2")))
+	w.create(w.withFinalizer(w.secret(name+"-credentials", "token", "hunter2")))
 	if userData != "" {
 		class.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name + "-user-data"}
 		w.create(w.secret(name+"-user-data", "userData", userData))
@@ -177,8 +177,8 @@ func (w *world) secret(name, key, value string) *corev1.Secret {
 		StringData: map[string]string{key: value}}
 }
 
-// protected returns an object with the finalizer that the class controllers add to the inputs of Machines.
-func (w *world) protected(o client.Object) client.Object {
+// withFinalizer returns an object with the finalizer that the class controllers add to the inputs of Machines.
+func (w *world) withFinalizer(o client.Object) client.Object {
 	o.SetFinalizers([]string{v1beta1.InUseFinalizer})
 	return o
 }
@@ -202,7 +202,7 @@ func (w *world) removeFinalizers(o client.Object) {
 
 func (w *world) setSecret(name, key, value string) {
 	w.t.Helper()
-	if err := w.api.Update(w.t.Context(), w.protected(w.secret(name, key, value))); err != nil {
+	if err := w.api.Update(w.t.Context(), w.withFinalizer(w.secret(name, key, value))); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -275,7 +275,7 @@ func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *cor
 	w.t.Helper()
 	m := w.get(name)
 	id := m.Spec.ProviderID
-	for _, in := range w.cloud.Live() {
+	for _, in := range w.cloud.LiveInstances() {
 		if in.MachineUID == m.UID {
 			id = in.ProviderID
 		}
@@ -333,13 +333,13 @@ func (w *world) tokens() []corev1.Secret {
 // drainer is a Drainer whose workers run when the test calls drains.
 type drainer struct {
 	*drain.Controller
-	// unchecked is true if no worker had checked the Node at the last outcome.
-	unchecked bool
+	// nodeUnchecked is true if no worker had checked the Node at the last outcome.
+	nodeUnchecked bool
 }
 
 func (d *drainer) Drain(r drain.Request) drain.Outcome {
 	outcome := d.Controller.Drain(r)
-	d.unchecked = outcome.Reason == ""
+	d.nodeUnchecked = outcome.Reason == ""
 	return outcome
 }
 
@@ -356,10 +356,10 @@ func (w *world) reconcile(name string) reconcile.Result {
 func (w *world) pass(name string) (reconcile.Result, error) {
 	w.t.Helper()
 	result, err := w.singlePass(name)
-	if d := w.drainer; d == nil || !d.unchecked || err != nil {
+	if d := w.drainer; d == nil || !d.nodeUnchecked || err != nil {
 		return result, err
 	}
-	w.drainer.unchecked = false
+	w.drainer.nodeUnchecked = false
 	w.drains(name)
 	return w.singlePass(name)
 }
@@ -371,9 +371,9 @@ func (w *world) singlePass(name string) (reconcile.Result, error) {
 
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// until runs passes over the machine until the given function returns true. Each pass runs at its requeue time, or at
+// runUntil runs passes over the machine until the given function returns true. Each pass runs at its requeue time, or at
 // once after an event. A process that died is restarted.
-func (w *world) until(name, what string, done func() bool) {
+func (w *world) runUntil(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string
 	for range 80 {
@@ -396,23 +396,23 @@ func (w *world) until(name, what string, done func() bool) {
 	}
 	m := w.get(name)
 	w.t.Fatalf("%s did not happen; last pass: %s; machine: %s; effects: %q", what, last, summaryOf(m),
-		lastOf(w.effects.of(), 20))
+		lastOf(w.effects.since(), 20))
 }
 
 func (w *world) untilPhase(name string, phase v1beta1.MachinePhase) *v1beta1.Machine {
 	w.t.Helper()
-	w.until(name, "phase "+string(phase), func() bool { m := w.get(name); return m != nil && m.Status.Phase == phase })
+	w.runUntil(name, "phase "+string(phase), func() bool { m := w.get(name); return m != nil && m.Status.Phase == phase })
 	return w.get(name)
 }
 
 func (w *world) untilGone(name string) {
 	w.t.Helper()
-	w.until(name, "the deletion of the machine", func() bool { return w.get(name) == nil })
+	w.runUntil(name, "the deletion of the machine", func() bool { return w.get(name) == nil })
 }
 
 func (w *world) join() (joined bool) {
 	w.t.Helper()
-	for _, in := range w.cloud.Live() {
+	for _, in := range w.cloud.LiveInstances() {
 		if in.State == "Running" && w.getNode(in.NodeName) == nil {
 			_, name, _ := strings.Cut(in.MachineKey, "/")
 			if m := w.get(name); m != nil && m.UID == in.MachineUID && m.DeletionTimestamp.IsZero() {

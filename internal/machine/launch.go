@@ -35,10 +35,10 @@ func (p *pass) mayLaunch(ctx context.Context) (progress, error) {
 	if proceed, err := p.releaseClass(ctx); err != nil || proceed != next {
 		return proceed, err
 	}
-	if machinestate.Paused(p.machine) {
+	if machinestate.IsPaused(p.machine) {
 		return onMachine, nil
 	}
-	if preservation.Preserved(p.machine) {
+	if preservation.IsPreserved(p.machine) {
 		return onMachine, nil // A preserved Machine is kept for inspection and gets no new instance.
 	}
 	if refused := reservedKeys(p.machine); refused != "" {
@@ -54,23 +54,23 @@ func (p *pass) mayLaunch(ctx context.Context) (progress, error) {
 
 // launchInputs returns the inputs of the launch and their fingerprint. If these inputs must not be tried now, or if the
 // Machine has no slot, the launch does not proceed.
-func (p *pass) launchInputs(ctx context.Context) (inputs resolve.Resolved, fingerprint string, proceed progress,
+func (p *pass) launchInputs(ctx context.Context) (inputs resolve.Inputs, fingerprint string, proceed progress,
 	err error) {
 	// A Machine without a slot does not read the inputs of the launch. Otherwise, a thousand waiting Machines would
 	// read their Secrets again and again. A Machine whose attempt failed reads its inputs without a slot, to detect a
 	// change. When the inputs have changed, the Machine needs a slot again.
 	tried := p.states.get(p.machine).pace
-	if tried.tried == "" && tried.notBefore.IsZero() && !p.acquireSlot() {
+	if tried.triedInputs == "" && tried.notBefore.IsZero() && !p.acquireSlot() {
 		return inputs, "", p.awaitSlot(), nil
 	}
 	if inputs, proceed, err = p.resolveInputs(ctx); err != nil || proceed != next {
 		return inputs, "", proceed, err
 	}
 	fingerprint = fingerprintOf(p.machine, inputs, attemptOf(p.machine))
-	if tried.tried == "" && !tried.notBefore.IsZero() {
+	if tried.triedInputs == "" && !tried.notBefore.IsZero() {
 		// The instance of the previous attempt has failed. From now on, a change of the inputs ends the delay.
-		tried.tried = fingerprint
-		p.states.update(p.machine, func(m *machineState) { m.pace.tried = fingerprint })
+		tried.triedInputs = fingerprint
+		p.states.update(p.machine, func(m *machineState) { m.pace.triedInputs = fingerprint })
 	}
 	switch left, never := tried.waitTime(fingerprint, p.now); {
 	case never:
@@ -89,7 +89,7 @@ func (p *pass) launchInputs(ctx context.Context) (inputs resolve.Resolved, finge
 }
 
 // createInstance calls Create and records the result.
-func (p *pass) createInstance(ctx context.Context, inputs resolve.Resolved, fingerprint string) (progress, error) {
+func (p *pass) createInstance(ctx context.Context, inputs resolve.Inputs, fingerprint string) (progress, error) {
 	attempt := attemptOf(p.machine)
 	ours, err := p.isOurs(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p *pass) createInstance(ctx context.Context, inputs resolve.Resolved, fing
 		return onError, err
 	}
 	p.states.update(p.machine, func(m *machineState) {
-		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.found = p.now, ours, nil
+		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.foundInstance = p.now, ours, nil
 	})
 	instance, err := p.Cloud.Create(ctx, provider.CreateRequest{
 		Machine:   identity(p.machine),
@@ -167,7 +167,7 @@ var noManagedFields = []metav1.ManagedFieldsEntry{{}}
 
 // recordInstance records the instance that was created for the Machine. The provider ID is written at once, because it
 // prevents another Create. The argument created is true if this pass has created the instance.
-func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, instance *provider.Instance,
+func (p *pass) recordInstance(ctx context.Context, inputs resolve.Inputs, instance *provider.Instance,
 	created bool) (progress, error) {
 	if instance.ProviderID == "" {
 		p.reportLaunching("The provider accepted the creation of the instance, but has not returned its ID yet.")
@@ -190,7 +190,7 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, inst
 	})
 	if err != nil {
 		// The cloud may not show the instance in the next pass. Without this record, its Node could not be found.
-		p.states.update(p.machine, func(m *machineState) { m.teardown.found = instance })
+		p.states.update(p.machine, func(m *machineState) { m.teardown.foundInstance = instance })
 		return onError, err
 	}
 	p.states.update(p.machine, func(m *machineState) {
@@ -309,32 +309,32 @@ func messageOf(err error) string {
 	return wording.Truncate(err.Error(), 1024)
 }
 
-func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
+func (p *pass) resolveInputs(ctx context.Context) (resolve.Inputs, progress, error) {
 	if why := p.unsupportedSchema(p.machine); why != "" {
 		p.reportRefused(v1beta1.ReasonUnknownTypeVersion, why)
-		return resolve.Resolved{}, onMachine, nil
+		return resolve.Inputs{}, onMachine, nil
 	}
 	inputs, err := p.Classes.Resolve(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		p.reportRefused(missing.Reason, missing.Message)
-		return resolve.Resolved{}, p.onMissing(missing), nil
+		return resolve.Inputs{}, p.onMissing(missing), nil
 	}
 	if err != nil {
-		return resolve.Resolved{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
+		return resolve.Inputs{}, onError, fmt.Errorf("resolve the machine's class and inputs: %w", err)
 	}
 	if p.provider == "" {
 		// The class of the Machine was created during this pass. The next pass adds the provider label and the
 		// finalizer to the Machine.
-		return resolve.Resolved{}, p.after(time.Second), nil
+		return resolve.Inputs{}, p.after(time.Second), nil
 	}
 	if inputs.Provider != p.Cloud.Name() {
 		p.reportRefused(v1beta1.ReasonInvalidConfiguration,
 			fmt.Sprintf("Label %s is %q, but the machine's class or specification is for provider %q.", v1beta1.LabelProvider,
 				p.provider, inputs.Provider))
-		return resolve.Resolved{}, onInputs, nil
+		return resolve.Inputs{}, onInputs, nil
 	}
 	if proceed := p.awaitClassProtection(inputs); proceed != next {
-		return resolve.Resolved{}, proceed, nil
+		return resolve.Inputs{}, proceed, nil
 	}
 	return inputs, next, nil
 }
@@ -344,7 +344,7 @@ func launchReason(m *v1beta1.Machine) string {
 		c.Status == metav1.ConditionTrue {
 		return c.Reason
 	}
-	if m.Adopting() {
+	if m.IsAdopting() {
 		return v1beta1.ReasonInstanceAdopted
 	}
 	return v1beta1.ReasonInstanceLaunched

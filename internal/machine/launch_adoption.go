@@ -30,7 +30,7 @@ var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Secon
 // either the Machine has to adopt the instance, or the process was killed between the two writes that record a
 // launch.
 func instanceUnrecorded(m *v1beta1.Machine) bool {
-	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.Replacing()
+	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.IsReplacing()
 }
 
 // createdWithProviderID reports whether the Machine was certainly created with its provider ID. No instance was ever
@@ -44,7 +44,7 @@ func createdWithProviderID(m *v1beta1.Machine) bool {
 	if !m.DeletionTimestamp.IsZero() {
 		unchanged++ // The API server counts the request to delete as a change.
 	}
-	if m.Generation <= unchanged || m.Adopting() {
+	if m.Generation <= unchanged || m.IsAdopting() {
 		return true
 	}
 	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
@@ -60,7 +60,7 @@ func createdWithProviderID(m *v1beta1.Machine) bool {
 }
 
 func (p *pass) adoptInstance(ctx context.Context) (progress, error) {
-	if machinestate.Paused(p.machine) {
+	if machinestate.IsPaused(p.machine) {
 		return onMachine, nil
 	}
 	inputs, proceed, err := p.resolveInputs(ctx)
@@ -72,7 +72,7 @@ func (p *pass) adoptInstance(ctx context.Context) (progress, error) {
 			return proceed, nil
 		}
 	}
-	if !p.machine.Adopting() && !p.mayAdopt(inputs) {
+	if !p.machine.IsAdopting() && !p.mayAdopt(inputs) {
 		return p.reportForbidden(inputs), nil
 	}
 	switch first, err := p.firstWithProviderID(ctx); {
@@ -121,7 +121,7 @@ func refusedByDriver(err error) bool {
 
 // addTags adds this Machine's tags to the instance. The attempt is written to the status before the call. If the answer
 // is lost and the Machine is deleted, the instance may still get the tags.
-func (p *pass) addTags(ctx context.Context, inputs resolve.Resolved,
+func (p *pass) addTags(ctx context.Context, inputs resolve.Inputs,
 	former *provider.Identity) (progress, error) {
 	if err := p.confirm(ctx, "adopting its instance"); err != nil {
 		return onError, err
@@ -129,7 +129,7 @@ func (p *pass) addTags(ctx context.Context, inputs resolve.Resolved,
 	if err := p.confirmClassProtection(ctx, inputs); err != nil {
 		return onError, err
 	}
-	if !p.machine.Adopting() {
+	if !p.machine.IsAdopting() {
 		p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: p.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}
 		if err := p.writeStatus(ctx); err != nil {
 			return onError, err
@@ -138,7 +138,7 @@ func (p *pass) addTags(ctx context.Context, inputs resolve.Resolved,
 	attempt := attemptOf(p.machine)
 	instance, err := p.Cloud.Adopt(ctx, provider.AdoptRequest{
 		Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID,
-		Tags: p.tags(attempt), Former: former,
+		Tags: p.tags(attempt), FormerIdentity: former,
 	})
 	if err == nil {
 		err = instance.OwnedBy(p.ClusterID, identity(p.machine))
@@ -159,7 +159,7 @@ func (p *pass) addTags(ctx context.Context, inputs resolve.Resolved,
 
 // recordAdopted records that the instance belongs to the Machine. The original configuration of the instance is
 // unknown. The current class is recorded, so that the instance does not count as outdated.
-func (p *pass) recordAdopted(inputs resolve.Resolved, instance *provider.Instance) {
+func (p *pass) recordAdopted(inputs resolve.Inputs, instance *provider.Instance) {
 	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
 	p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
@@ -173,20 +173,20 @@ func (p *pass) recordAdopted(inputs resolve.Resolved, instance *provider.Instanc
 
 // mayAdopt reports whether the class allows its machines to adopt instances, or at least the instances of a former
 // cluster.
-func (p *pass) mayAdopt(inputs resolve.Resolved) bool {
+func (p *pass) mayAdopt(inputs resolve.Inputs) bool {
 	return inputs.Adoption == v1beta1.AdoptionAllow || inputs.AdoptFrom != "" && p.adoptFromProblem(inputs) == ""
 }
 
 // adoptFromProblem returns why the class does not allow the adoption of a former cluster's instances now. It returns ""
 // if the class allows it.
-func (p *pass) adoptFromProblem(inputs resolve.Resolved) (problem string) {
-	return permitted.Until(inputs.AdoptFromUntil, p.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
+func (p *pass) adoptFromProblem(inputs resolve.Inputs) (problem string) {
+	return permitted.Check(inputs.AdoptFromUntil, p.Clock.Now(), v1beta1.MaxAdoptionFromCluster)
 }
 
 // formerIdentity returns the identity that the Machine had in a lost or moved cluster. It returns nil if the instance
 // does not have the tags of that identity, or if the class does not permit the adoption. The tags may contain another
 // UID, because a cluster never has two Machines with the same namespace and name.
-func (p *pass) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *provider.Identity {
+func (p *pass) formerIdentity(inputs resolve.Inputs, in *provider.Instance) *provider.Identity {
 	if inputs.AdoptFrom == "" || in.ClusterID != inputs.AdoptFrom || in.MachineUID == "" ||
 		in.MachineKey != client.ObjectKeyFromObject(p.machine).String() || p.adoptFromProblem(inputs) != "" {
 		return nil
@@ -196,7 +196,7 @@ func (p *pass) formerIdentity(inputs resolve.Resolved, in *provider.Instance) *p
 
 // reportForbidden reports that the class does not allow its machines to adopt instances. The Machine waits for a change
 // of the class, or for the start of the class's permission.
-func (p *pass) reportForbidden(inputs resolve.Resolved) progress {
+func (p *pass) reportForbidden(inputs resolve.Inputs) progress {
 	why := "A machine without a class cannot adopt an existing instance."
 	if inputs.ClassName != "" {
 		why = fmt.Sprintf("MachineClass %s does not allow its machines to adopt existing instances: spec.adoption is %s.",
@@ -215,7 +215,7 @@ func (p *pass) reportForbidden(inputs resolve.Resolved) progress {
 
 // notAdoptable returns why an instance without the Machine's tags cannot be adopted, or "" if it can be adopted. The
 // tags of the former identity may be replaced. A nil former means that no tags may be replaced.
-func (p *pass) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
+func (p *pass) notAdoptable(inputs resolve.Inputs, in *provider.Instance,
 	former *provider.Identity) string {
 	switch {
 	case in.ProviderID != p.machine.Spec.ProviderID:
@@ -232,7 +232,7 @@ func (p *pass) notAdoptable(inputs resolve.Resolved, in *provider.Instance,
 	return ""
 }
 
-func (p *pass) adoptionHint(inputs resolve.Resolved, in *provider.Instance) string {
+func (p *pass) adoptionHint(inputs resolve.Inputs, in *provider.Instance) string {
 	switch {
 	case in.MachineKey != client.ObjectKeyFromObject(p.machine).String() || inputs.ClassName == "":
 		return ""
@@ -259,7 +259,7 @@ func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error
 			continue
 		}
 		live := &v1beta1.Machine{}
-		err := p.Live.Get(ctx, client.ObjectKeyFromObject(other), live)
+		err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(other), live)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read machine %s, which has the same provider ID: %w", client.ObjectKeyFromObject(other), err)
 		}
@@ -272,7 +272,7 @@ func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error
 
 // excludeLaunch checks that no launch has created an instance for the Machine, and that no earlier launch can still
 // create one. The check is needed because the provider ID may have been set after a launch.
-func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progress {
+func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Inputs) progress {
 	if left := p.createUnsettled(); left > 0 {
 		p.reportNotLaunched(v1beta1.ReasonProvisioning,
 			"Waiting for the settle time to pass, because an earlier call may still create an instance.")
@@ -289,7 +289,7 @@ func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) progr
 	p.reportNotLaunched(v1beta1.ReasonProvisioning,
 		fmt.Sprintf("The machine already has instance %s and cannot adopt %s.",
 			made.ProviderID, p.machine.Spec.ProviderID))
-	return p.after(refusedAdoption.most)
+	return p.after(refusedAdoption.maxBackoff)
 }
 
 // refuseAdoption reports why the instance cannot be adopted now, and schedules a retry. The machine does not fail.
@@ -313,7 +313,7 @@ func (r *removal) findUnrecordedInstance(ctx context.Context) (progress, error) 
 	if !instanceUnrecorded(r.machine) {
 		return next, nil
 	}
-	if createdWithProviderID(r.machine) && !r.machine.Adopting() {
+	if createdWithProviderID(r.machine) && !r.machine.IsAdopting() {
 		r.notOurs = true // The Machine's tags were never requested from the cloud.
 		return next, nil
 	}
@@ -333,7 +333,7 @@ func (r *removal) findUnrecordedInstance(ctx context.Context) (progress, error) 
 		// The status must contain the instance before the deletion begins. After the instance is gone, nothing else would
 		// prove that the instance and its Node belonged to the Machine.
 		return next, r.writeStatus(ctx)
-	case err == nil && !r.machine.Adopting():
+	case err == nil && !r.machine.IsAdopting():
 		r.notOurs = true // Another client set the provider ID, so the Machine may have another instance.
 		return next, nil
 	}
@@ -360,10 +360,10 @@ func (r *removal) knownInstance(ctx context.Context) (bool, error) {
 	if r.Target == nil {
 		return false, nil
 	}
-	nodes, err := index.Shared[corev1.Node](ctx, r.Target.Nodes, &corev1.NodeList{},
+	nodes, err := index.ListShared[corev1.Node](ctx, r.Target.Nodes, &corev1.NodeList{},
 		client.MatchingFields{index.NodeByProviderID: id})
 	if err != nil {
 		return false, fmt.Errorf("find the node with the provider ID %s: %w", id, err)
 	}
-	return slices.ContainsFunc(nodes, r.marked), nil
+	return slices.ContainsFunc(nodes, r.isMarked), nil
 }

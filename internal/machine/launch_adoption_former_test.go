@@ -90,7 +90,7 @@ func testAdoptionAfterLoss(t *testing.T, lost string) {
 	if in := w.instance(id); in == nil || in.ClusterID != w.process.ClusterID || in.MachineUID != m.UID {
 		t.Errorf("the instance is %+v", in)
 	}
-	if made := len(w.cloud.Live()); made != 1 {
+	if made := len(w.cloud.LiveInstances()); made != 1 {
 		t.Errorf("%d instances", made)
 	}
 }
@@ -114,7 +114,7 @@ func TestAdoptionFromClusterNeedsTheSameNameAndTags(t *testing.T) {
 	}
 
 	pet := "fake://" + w.namespace + "/pet-1"
-	w.untagged(pet, nodeNameOf(w.namespace, "pet"))
+	w.createUntagged(pet, nodeNameOf(w.namespace, "pet"))
 	w.createMachine("n", withProviderID(pet))
 	w.reconcile("n")
 	w.reconcile("n")

@@ -24,7 +24,7 @@ func (w *world) adoptable() string {
 	w.class("small", joinsWithToken)
 	w.allow("small", v1beta1.AdoptionAllow)
 	id := "fake://" + w.namespace + "/legacy-1"
-	w.untagged(id, nodeNameOf(w.namespace, "legacy"))
+	w.createUntagged(id, nodeNameOf(w.namespace, "legacy"))
 	return id
 }
 
@@ -55,15 +55,15 @@ func withProviderID(id string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Finalizers, m.Labels, m.Spec.ProviderID = nil, nil, id }
 }
 
-// untagged creates a running instance without tags, which another system created an hour ago.
-func (w *world) untagged(id, nodeName string) {
+// createUntagged creates a running instance without tags, which another system created an hour ago.
+func (w *world) createUntagged(id, nodeName string) {
 	w.cloud.Put("", provider.Instance{ProviderID: id, State: provider.StateRunning, NodeName: nodeName, Type: "large",
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.1.1"}},
 		Zone:      "r-2", LaunchTime: w.clock.Now().Add(-time.Hour)})
 }
 
 func (w *world) instance(id string) *fakecloud.Instance {
-	for _, in := range w.cloud.Live() {
+	for _, in := range w.cloud.LiveInstances() {
 		if in.ProviderID == id {
 			return &in
 		}
@@ -79,7 +79,7 @@ func (w *world) wantUntouched(id string) {
 	if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
 		w.t.Errorf("calls to the cloud: %q", calls)
 	}
-	if writes := w.effects.of("API Node"); len(writes) > 0 {
+	if writes := w.effects.since("API Node"); len(writes) > 0 {
 		w.t.Errorf("writes to nodes: %q", writes)
 	}
 }
@@ -127,7 +127,7 @@ func TestAdoptionNeedsPermissionOfTheClass(t *testing.T) {
 	w.allow("small", v1beta1.AdoptionForbid)
 	w.createMachine("m", withProviderID(id))
 	other := "fake://" + w.namespace + "/legacy-2"
-	w.untagged(other, "another")
+	w.createUntagged(other, "another")
 	w.createMachine("inline", withProviderID(other), func(m *v1beta1.Machine) {
 		m.Spec.ClassRef, m.Spec.Provider = nil, fakeProvider
 		m.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
@@ -192,7 +192,7 @@ func TestUnsuitableInstanceIsNotAdopted(t *testing.T) {
 			if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
 				t.Errorf("calls to the cloud: %q", calls)
 			}
-			w.untagged(id, "n")
+			w.createUntagged(id, "n")
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 		})
@@ -204,7 +204,7 @@ func TestProviderIDWithAnotherSpellingIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) { in.ProviderID = strings.ToUpper(id) }})
+	w.cloud.Script("Get", fakecloud.Step{EditAnswer: func(in *provider.Instance) { in.ProviderID = strings.ToUpper(id) }})
 	w.createMachine("m", withProviderID(id))
 	w.reconcile("m")
 	c := w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionRefused)
@@ -299,7 +299,7 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	w.process.states.endAdoption(other)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
-	if n := len(w.process.states.adopting); n != 0 {
+	if n := len(w.process.states.adoptingMachines); n != 0 {
 		t.Errorf("%d adoptions are recorded as under way", n)
 	}
 }
@@ -347,9 +347,9 @@ func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 			id := w.adoptable()
 			w.nodeOfAnother(id)
 			w.createMachine("m", withProviderID(id))
-			w.cloud.Will("Adopt", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: c.late})
+			w.cloud.Script("Adopt", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), EffectDelay: c.late})
 			w.reconcile("m")
-			if m := w.get("m"); !m.Adopting() {
+			if m := w.get("m"); !m.IsAdopting() {
 				t.Fatalf("the status does not record that tags were requested: %+v", m.Status.Launch)
 			}
 			w.restart()
@@ -373,7 +373,7 @@ func TestDeletionWaitsForTagsThatMayShowLate(t *testing.T) {
 // interrupted. An instance without the tags is never deleted.
 func TestInterruptedAdoptionContinues(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
+	for _, mode := range []effectCut{{losesAnswer: true, dies: true}, {losesAnswer: true}, {losesAnswer: false}} {
 		for _, deletedEarly := range []bool{false, true} {
 			t.Run(mode.String(), func(t *testing.T) {
 				t.Parallel()
@@ -382,7 +382,7 @@ func TestInterruptedAdoptionContinues(t *testing.T) {
 					id := w.adoptable()
 					w.nodeOfAnother(id)
 					w.createMachine("m", withProviderID(id))
-					w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
+					w.effects.next = effectCut{effectNumber: at, losesAnswer: mode.losesAnswer, dies: mode.dies}
 					if deletedEarly {
 						_, _ = w.pass("m")
 						if w.effects.revive() {
@@ -414,18 +414,18 @@ func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	w := newWorld(t)
 	id := w.adoptable()
 	w.createMachine("m")
-	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: 10 * time.Second})
+	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), EffectDelay: 10 * time.Second})
 	w.reconcile("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ProviderID = id })
 	for range 5 {
 		w.step(w.reconcile("m").RequeueAfter)
 	}
 	if in := w.instance(id); in.MachineUID != "" {
-		t.Fatalf("the machine has two instances: %+v", w.cloud.Live())
+		t.Fatalf("the machine has two instances: %+v", w.cloud.LiveInstances())
 	}
 	w.delete("m")
 	w.untilGone("m")
-	if left := w.cloud.Live(); len(left) != 1 || left[0].ProviderID != id {
+	if left := w.cloud.LiveInstances(); len(left) != 1 || left[0].ProviderID != id {
 		t.Errorf("these instances remain: %+v", left)
 	}
 }

@@ -35,7 +35,7 @@ func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife
 func (p *pass) extendToken(ctx context.Context) (progress, error) {
 	m := p.machine
 	if p.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" ||
-		m.Status.NodeRef != nil || p.hasRun() || m.Status.FailureReason != "" || machinestate.Paused(m) || p.outage() {
+		m.Status.NodeRef != nil || p.hasRun() || m.Status.FailureReason != "" || machinestate.IsPaused(m) || p.outage() {
 		return next, nil
 	}
 	due := p.states.get(m).launch.extendTokenAt
@@ -69,7 +69,7 @@ func later(a, b time.Time) time.Time {
 // findLaunched looks for an instance that an earlier Create may have created although its answer was lost. If there is
 // none, findLaunched waits for the settle time and then opens the next attempt. If findLaunched returns neither an
 // instance nor an error, the Machine is requeued.
-func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved,
+func (p *pass) findLaunched(ctx context.Context, inputs resolve.Inputs,
 	attempt bootstrap.Attempt) (*provider.Instance, error) {
 	instance, err := p.getInstance(ctx, inputs)
 	if err == nil || !provider.IsNotFound(err) {
@@ -119,7 +119,7 @@ func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 
 // renderUserData renders the user data template and creates the bootstrap token that the template uses. If a new
 // attempt must be opened first, the returned progress is not next.
-func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved,
+func (p *pass) renderUserData(ctx context.Context, inputs resolve.Inputs,
 	attempt bootstrap.Attempt) (provider.Secret,
 	progress, error) {
 	if len(inputs.UserData) == 0 {
@@ -146,7 +146,7 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved,
 	if p.Target != nil && bootstrap.NeedsToken(inputs.UserData) {
 		life := tokenLife(p.machine.Spec.Timeouts.CreationOrDefault())
 		token, err := p.tokens.Ensure(ctx, attempt, bootstrap.Terms{Expires: p.now.Add(life),
-			Signing: bootstrap.Uses(inputs.UserData, bootstrap.KubeadmJoinConfig)})
+			Signing: bootstrap.HasPlaceholder(inputs.UserData, bootstrap.KubeadmJoinConfig)})
 		if !errors.Is(err, bootstrap.ErrMayNotMake) {
 			p.states.update(p.machine, func(m *machineState) { m.launch.token = true })
 		}
@@ -202,7 +202,7 @@ func attemptOf(m *v1beta1.Machine) bootstrap.Attempt {
 
 // fingerprintOf returns a hash of everything that can change the outcome of a Create. The hash includes the
 // annotation with which an administrator requests a retry. The hash contains no secrets and is kept in memory only.
-func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
+func fingerprintOf(m *v1beta1.Machine, inputs resolve.Inputs, attempt bootstrap.Attempt) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)
 	retry, asked := m.Annotations[v1beta1.AnnotationRetry]

@@ -42,16 +42,16 @@ func TestInstanceOfALostCreateIsFoundBeforeAnotherIsCreated(t *testing.T) {
 			w.reconcile("nobody")
 			standby := New(w.options)
 			w.step(10 * time.Minute)
-			w.cloud.Blind = 40 * time.Second
+			w.cloud.TagLookupDelay = 40 * time.Second
 			w.class("small", "one")
 			w.createMachine("m")
-			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"),
-				Late: time.Millisecond})
+			w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"),
+				EffectDelay: time.Millisecond})
 			w.step(w.reconcile("m").RequeueAfter)
 			w.setSecret("small-user-data", "userData", "two")
 			tc.then(w, standby)
 			m := w.untilPhase("m", v1beta1.MachineRunning)
-			if made := w.cloud.Created(m.UID); made != 1 || len(w.cloud.Twins()) > 0 {
+			if made := w.cloud.CreatedCount(m.UID); made != 1 || len(w.cloud.DuplicatedMachines()) > 0 {
 				t.Errorf("%d instances were created", made)
 			}
 		})
@@ -66,10 +66,10 @@ func TestAttemptWithoutAnInstanceIsFollowedByAnother(t *testing.T) {
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
 	m := w.createMachine("m")
-	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Millisecond})
+	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), EffectDelay: time.Millisecond})
 	before := w.clock.Now()
 	w.step(w.reconcile("m").RequeueAfter)
-	w.cloud.Vanish(w.cloud.Live()[0].ProviderID)
+	w.cloud.Vanish(w.cloud.LiveInstances()[0].ProviderID)
 	m = w.untilPhase("m", v1beta1.MachineRunning)
 	if m.LaunchAttempt() != 2 {
 		t.Errorf("attempt is %d", m.LaunchAttempt())
@@ -95,7 +95,7 @@ func TestOldBootstrapTokenIsReplacedByANewAttempt(t *testing.T) {
 	for range 40 {
 		w.cloud.Fail("Create", provider.Errorf(provider.Throttled, "slow down"))
 	}
-	w.until("m", "a second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
+	w.runUntil("m", "a second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 	first, created := w.cloud.Requests()[0], len(w.cloud.Requests())
 	w.cloud.Recover()
 	m := w.untilPhase("m", v1beta1.MachineRunning)
@@ -143,7 +143,7 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 			w.restart()
 			w.effects.clear()
 			result := w.reconcile("m")
-			if done := w.effects.of(); len(done) > 0 || result.RequeueAfter == 0 {
+			if done := w.effects.since(); len(done) > 0 || result.RequeueAfter == 0 {
 				t.Errorf("a pass over a stale machine did %q and is repeated after %s", done, result.RequeueAfter)
 			}
 		})
@@ -178,17 +178,17 @@ func TestSettleTimeCountsFromTheEndOfTheCall(t *testing.T) {
 	w := newWorld(t, joining)
 	w.reconcile("nobody")
 	w.step(10 * time.Minute)
-	w.cloud.Settle, w.cloud.Blind = time.Minute, 40*time.Second
+	w.cloud.Settle, w.cloud.TagLookupDelay = time.Minute, 40*time.Second
 	w.class("small", "one")
 	w.createMachine("m")
-	w.cloud.Will("Create", fakecloud.Step{
-		Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Millisecond,
+	w.cloud.Script("Create", fakecloud.Step{
+		Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), EffectDelay: time.Millisecond,
 		During: func() { w.step(50 * time.Second) },
 	})
 	w.step(w.reconcile("m").RequeueAfter)
 	w.setSecret("small-user-data", "userData", "two")
 	m := w.untilPhase("m", v1beta1.MachineRunning)
-	if made := w.cloud.Created(m.UID); made != 1 || len(w.cloud.Twins()) > 0 {
+	if made := w.cloud.CreatedCount(m.UID); made != 1 || len(w.cloud.DuplicatedMachines()) > 0 {
 		t.Errorf("%d instances were created", made)
 	}
 }

@@ -143,7 +143,7 @@ func TestAMachineHoldsItsNewClassBeforeTheCloudIsCalled(t *testing.T) {
 	again.Spec.Provider, again.Spec.ProviderSpec = w.cloud.ProviderName, &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	w.create(again)
 	heldBefore := false
-	w.cloud.Around = func(what string, call func() error) error {
+	w.cloud.WrapCall = func(what string, call func() error) error {
 		heldBefore = heldBefore || !resolve.ReleasesClass(w.get("m"))
 		return call()
 	}

@@ -17,12 +17,12 @@ import (
 
 // awaitClassProtection waits until the class and the credentials have finalizers. Without finalizers, an
 // administrator could delete the class or the credentials first. Then the instance could not be deleted.
-func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
+func (p *pass) awaitClassProtection(inputs resolve.Inputs) progress {
 	switch {
 	case inputs.Leaving != nil:
 		p.reportRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
-	case inputs.Awaited != "":
-		return onInputs | p.waitSilently(inputs.Awaited)
+	case inputs.WaitMessage != "":
+		return onInputs | p.waitSilently(inputs.WaitMessage)
 	default:
 		return next
 	}
@@ -96,11 +96,11 @@ func (p *pass) holdClass(ctx context.Context) error {
 		return nil
 	}
 	p.reportNotLaunched(v1beta1.ReasonProvisioning, "Creating the instance.")
-	version := p.before.ResourceVersion
+	version := p.original.ResourceVersion
 	if err := p.writeStatus(ctx); err != nil {
 		return err
 	}
-	if p.before.ResourceVersion == version {
+	if p.original.ResourceVersion == version {
 		return errStale // The Machine is gone.
 	}
 	return nil
@@ -109,7 +109,7 @@ func (p *pass) holdClass(ctx context.Context) error {
 // confirmClassProtection reads the class from the API server and checks that the class has the finalizer. Afterwards,
 // the class cannot disappear while the Machine holds it. Only this process removes the finalizer, and only after its
 // cache shows that no Machine holds the class. One check for each class is therefore enough.
-func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
+func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Inputs) error {
 	if inputs.ClassName == "" {
 		return nil
 	}
@@ -121,12 +121,12 @@ func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolv
 		return nil
 	}
 	class := &v1beta1.MachineClass{}
-	switch err := p.Live.Get(ctx, key, class); {
+	switch err := p.LiveReader.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):
 		return errStale
 	case err != nil:
 		return fmt.Errorf("read MachineClass %s: %w", key, err)
-	case !resolve.Serves(class) || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
+	case !resolve.CanCreate(class) || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
 		return errStale
 	}
 	if class.DeletionTimestamp.IsZero() { // A class that is being deleted may stop serving.

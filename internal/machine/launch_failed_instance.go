@@ -63,7 +63,7 @@ func (p *pass) hasLiveNode(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	node := &corev1.Node{}
-	err := p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node)
+	err := p.Target.LiveClient.Get(ctx, client.ObjectKey{Name: name}, node)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func (w *world) failInstances(code provider.Code) {
-	for _, in := range w.cloud.Live() {
+	for _, in := range w.cloud.LiveInstances() {
 		w.cloud.Change(in.ProviderID, func(in *provider.Instance) {
 			in.State, in.StateCode, in.StateMessage = provider.StateFailed, code, "no valid host was found"
 		})
@@ -30,9 +30,9 @@ func TestAnInstanceThatFailsForLackOfCapacityIsTriedAgainSlowly(t *testing.T) {
 	var failed time.Duration
 	began := w.clock.Now()
 	for w.clock.Now().Sub(began) < 50*time.Minute {
-		before := w.cloud.Created(m.UID)
+		before := w.cloud.CreatedCount(m.UID)
 		again := w.reconcile("m").RequeueAfter
-		if w.cloud.Created(m.UID) > before {
+		if w.cloud.CreatedCount(m.UID) > before {
 			created = append(created, w.clock.Now())
 			w.step(3 * time.Second)
 			w.failInstances(provider.ResourceExhausted)
@@ -73,7 +73,7 @@ func TestAnInstanceThatFailsForLackOfCapacityIsTriedAgainSlowly(t *testing.T) {
 	if l := done.Status.Launch; l == nil || l.NoCapacitySince != nil || l.Step != "" {
 		t.Errorf("launch is %+v once the machine runs", l)
 	}
-	want(t, "machines with two instances", names(w.cloud.Twins()))
+	want(t, "machines with two instances", names(w.cloud.DuplicatedMachines()))
 	w.wantRest("m")
 }
 
@@ -97,12 +97,12 @@ func TestAChangeEndsTheWaitForCapacity(t *testing.T) {
 		w.step(5 * time.Second)
 		w.reconcile("m")
 	}
-	if n := w.cloud.Created(m.UID); n != 1 {
+	if n := w.cloud.CreatedCount(m.UID); n != 1 {
 		t.Fatalf("%d instances were created within 20 seconds", n)
 	}
 	w.setSecret("small-credentials", "token", "rotated")
 	w.reconcile("m")
-	if n := w.cloud.Created(m.UID); n != 2 {
+	if n := w.cloud.CreatedCount(m.UID); n != 2 {
 		t.Errorf("%d instances were created after new credentials, want 2", n)
 	}
 }
@@ -156,7 +156,7 @@ func TestNodeOutweighsTheFailedStateOfItsInstance(t *testing.T) {
 		w.setNodeReady(node, "True")
 		w.reconcile("m")
 		w.wantPhase(w.get("m"), v1beta1.MachineRunning)
-		want(t, "deletions", w.effects.of("cloud delete"))
+		want(t, "deletions", w.effects.since("cloud delete"))
 	}
 }
 
@@ -179,6 +179,6 @@ func TestAnInstanceThatBecomesANodeIsNotDiscarded(t *testing.T) {
 	w.node("m", true)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
-	want(t, "deletions", w.effects.of("cloud delete"))
+	want(t, "deletions", w.effects.since("cloud delete"))
 	w.wantRest("m")
 }

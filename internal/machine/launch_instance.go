@@ -95,7 +95,7 @@ func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/4, time.Second), 30*time.Second)
 }
 
-func (p *pass) getInstance(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
+func (p *pass) getInstance(ctx context.Context, inputs resolve.Inputs) (*provider.Instance, error) {
 	req := provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID,
 		ProviderID: p.machine.Spec.ProviderID}
 	req.Scope = scopeOf(p.machine)
@@ -134,7 +134,7 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 
 // recordLaunched records an instance of the Machine in the status. The argument created is true if this pass has
 // created the instance.
-func (p *pass) recordLaunched(inputs resolve.Resolved, instance *provider.Instance, created bool) {
+func (p *pass) recordLaunched(inputs resolve.Inputs, instance *provider.Instance, created bool) {
 	m := p.machine
 	if instance.OwnedBy(p.ClusterID, identity(m)) == nil {
 		p.states.update(m, func(s *machineState) { s.instance.confirmedID = instance.ProviderID })
@@ -180,14 +180,14 @@ func (p *pass) recordLaunched(inputs resolve.Resolved, instance *provider.Instan
 			m.Status.LastOperation.Attempts = failures // A cloud may accept an instance without having capacity for it.
 		}
 	}
-	if m.Adopting() {
+	if m.IsAdopting() {
 		m.Status.Launch = nil
 	}
 	switch instance.State {
 	case provider.StatePending:
 		p.requeueIn(p.pollInterval())
 	case provider.StateFailed:
-		p.failed = instance
+		p.failedInstance = instance
 	case provider.StateRunning:
 		foundCapacity(p.machine)
 	}
@@ -196,7 +196,7 @@ func (p *pass) recordLaunched(inputs resolve.Resolved, instance *provider.Instan
 // createdFrom returns the configuration with which the instance was created. The result is empty if another pass called
 // Create and the spec may have changed since then. An empty configuration never equals a spec, so the instance is
 // updated.
-func (p *pass) createdFrom(inputs resolve.Resolved, created bool) *v1beta1.AppliedStatus {
+func (p *pass) createdFrom(inputs resolve.Inputs, created bool) *v1beta1.AppliedStatus {
 	if created || launchReason(p.machine) == v1beta1.ReasonInstanceAdopted || !p.changedSinceCreate() {
 		return appliedOf(p.machine, inputs)
 	}
@@ -208,7 +208,7 @@ func (p *pass) createdFrom(inputs resolve.Resolved, created bool) *v1beta1.Appli
 // ignored: the write of the provider ID.
 func (p *pass) changedSinceCreate() bool {
 	observed := int64(1) // Nothing has to be written before the first call of Create.
-	if c := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
+	if c := meta.FindStatusCondition(p.original.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		observed = c.ObservedGeneration
 	}
 	return p.machine.Generation > observed+1
@@ -227,7 +227,7 @@ func (p *pass) countFailedCheck() (times int32) {
 // A process that starts while the Node is unhealthy asks once. The result undecided is true if the cloud does not show
 // the instance, but the instance may still exist.
 func (p *pass) confirmInstance(ctx context.Context, transition bool) (undecided bool, err error) {
-	if known := p.states.get(p.machine); known.instance.checked && !transition ||
+	if known := p.states.get(p.machine); known.instance.isConfirmed && !transition ||
 		p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return false, nil
 	}
@@ -251,7 +251,7 @@ func (p *pass) confirmInstance(ctx context.Context, transition bool) (undecided 
 		if terminating {
 			p.requeueIn(p.pollInterval())
 		}
-		p.states.update(p.machine, func(m *machineState) { m.instance.checked, m.instance.getFailures = !terminating, 0 })
+		p.states.update(p.machine, func(m *machineState) { m.instance.isConfirmed, m.instance.getFailures = !terminating, 0 })
 		p.noteShown()
 	}
 	return undecided, nil
@@ -270,7 +270,7 @@ func (p *pass) refreshInstance(ctx context.Context) {
 	instance, err := p.getInstance(ctx, inputs)
 	left := p.showsWithin()
 	incomplete := provider.IsNotFound(err) && left > 0
-	p.states.update(p.machine, func(m *machineState) { m.instance.incomplete = incomplete })
+	p.states.update(p.machine, func(m *machineState) { m.instance.isUnseen = incomplete })
 	if incomplete {
 		p.requeueIn(min(left, p.pollInterval()))
 	}
@@ -307,7 +307,7 @@ func (p *pass) restoreBooted() bool {
 // can then be written together with this change. Changes of other fields are never delayed, because other controllers
 // need them.
 func (p *pass) onlyBooted() bool {
-	before, after := &p.before.Status, &p.machine.Status
+	before, after := &p.original.Status, &p.machine.Status
 	if before.Instance == nil || before.Instance.State != v1beta1.InstancePending ||
 		after.Instance == nil || after.Instance.State != v1beta1.InstanceRunning {
 		return false

@@ -23,7 +23,7 @@ func booting(t *testing.T, change ...func(*world)) *world {
 		t.Fatalf("the instance is %s", state)
 	}
 	w.step(w.cloud.Boot)
-	w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) {
+	w.cloud.Script("Get", fakecloud.Step{EditAnswer: func(in *provider.Instance) {
 		in.Zone, in.Addresses = "r-2", []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}}
 	}})
 	w.effects.clear()
@@ -52,7 +52,7 @@ func TestBootedInstanceIsReportedIfItsNodeDoesNotRegister(t *testing.T) {
 	w.step(bootGrace / 3)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "effects", w.effects.of(), "API Machine patch status")
+	want(t, "effects", w.effects.since(), "API Machine patch status")
 	wantBooted(t, w.get("m"))
 	w.wantQuiet("m")
 }
@@ -65,7 +65,7 @@ func TestBootedInstanceIsReportedTogetherWithItsNode(t *testing.T) {
 	w.node("m", true)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "effects", w.effects.of("API Machine", "cloud"), "API Machine patch status")
+	want(t, "effects", w.effects.since("API Machine", "cloud"), "API Machine patch status")
 	wantBooted(t, w.get("m"))
 	w.wantRest("m")
 	known := w.process.states.get(w.get("m"))
@@ -91,7 +91,7 @@ func TestTheNodesNameIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
 	w.cloud.Recover()
-	w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) { in.NodeName = "other" }})
+	w.cloud.Script("Get", fakecloud.Step{EditAnswer: func(in *provider.Instance) { in.NodeName = "other" }})
 	w.reconcile("m")
 	want(t, "writes", w.effects.writes(), "API Machine patch status")
 	if in := w.get("m").Status.Instance; in.NodeName != "other" || in.State != v1beta1.InstanceRunning {
@@ -115,11 +115,11 @@ func TestAddressesThatComeLateAreReadWithTheNode(t *testing.T) {
 	t.Parallel()
 	name := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "m"}}
 	for what, step := range map[string]fakecloud.Step{
-		"read": {Answer: func(in *provider.Instance) {
+		"read": {EditAnswer: func(in *provider.Instance) {
 			in.Addresses = append(in.Addresses[:0:0], corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.9.9.9"})
 		}},
 		"unavailable": {Err: provider.Errorf(provider.Unavailable, "the cloud is unreachable")},
-		"missing":     {Answer: func(in *provider.Instance) { in.Addresses = name }},
+		"missing":     {EditAnswer: func(in *provider.Instance) { in.Addresses = name }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -129,13 +129,13 @@ func TestAddressesThatComeLateAreReadWithTheNode(t *testing.T) {
 			w.cloud.Boot = time.Second
 			w.reconcile("m")
 			w.step(w.cloud.Boot)
-			w.cloud.Will("Get", fakecloud.Step{Answer: func(in *provider.Instance) { in.Addresses = name }})
+			w.cloud.Script("Get", fakecloud.Step{EditAnswer: func(in *provider.Instance) { in.Addresses = name }})
 			w.reconcile("m")
 			w.node("m", true)
-			w.cloud.Will("Get", step)
+			w.cloud.Script("Get", step)
 			w.effects.clear()
 			w.reconcile("m")
-			want(t, "effects", w.effects.of("API Machine", "cloud"), "cloud get", "API Machine patch status")
+			want(t, "effects", w.effects.since("API Machine", "cloud"), "cloud get", "API Machine patch status")
 			m := w.get("m")
 			w.wantPhase(m, v1beta1.MachineRunning)
 			if read := len(m.Status.Addresses) == 1 && m.Status.Addresses[0].Address == "10.9.9.9"; read != (what == "read") {

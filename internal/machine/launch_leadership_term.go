@@ -21,9 +21,9 @@ type leadershipTerm struct {
 	// minResourceVersion is a resource version from the time since this process became the leader. It is nil until the
 	// process has asked the API server for one.
 	minResourceVersion atomic.Pointer[string]
-	// inherited contains the Machines that had no instance when the cache reached minResourceVersion. inherited is
+	// inheritedMachines contains the Machines that had no instance when the cache reached minResourceVersion. inherited is
 	// nil until the cache has reached minResourceVersion. Another process may have started to launch these Machines.
-	inherited atomic.Pointer[map[types.UID]bool]
+	inheritedMachines atomic.Pointer[map[types.UID]bool]
 
 	mu sync.Mutex
 	// protectedClasses contains the UIDs of the classes that were protected when they were read from the API server.
@@ -54,12 +54,12 @@ func (p *pass) isOurs(ctx context.Context) (bool, error) {
 	}
 	if p.term.minResourceVersion.Load() == nil {
 		list := &v1beta1.MachineList{}
-		if err := p.Live.List(ctx, list, client.InNamespace(p.machine.Namespace), client.Limit(1)); err != nil {
+		if err := p.LiveReader.List(ctx, list, client.InNamespace(p.machine.Namespace), client.Limit(1)); err != nil {
 			return false, fmt.Errorf("read the current resource version of machines: %w", err)
 		}
 		p.term.minResourceVersion.CompareAndSwap(nil, &list.ResourceVersion)
 	}
-	if p.term.inherited.Load() == nil {
+	if p.term.inheritedMachines.Load() == nil {
 		if !freshness.AtLeastAsNew(p.MachineCacheVersion(), *p.term.minResourceVersion.Load()) {
 			return false, nil // The cache will catch up soon.
 		}
@@ -73,7 +73,7 @@ func (p *pass) isOurs(ctx context.Context) (bool, error) {
 				inherited[m.UID] = true
 			}
 		}
-		p.term.inherited.CompareAndSwap(nil, &inherited)
+		p.term.inheritedMachines.CompareAndSwap(nil, &inherited)
 	}
-	return !(*p.term.inherited.Load())[p.machine.UID], nil
+	return !(*p.term.inheritedMachines.Load())[p.machine.UID], nil
 }

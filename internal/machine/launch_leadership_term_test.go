@@ -34,13 +34,13 @@ func (a *liveReads) note(verb string, object any) {
 	a.of = append(a.of, verb+" "+kind)
 }
 
-// watching starts a process whose cache is always up to date. MachineCacheVersion returns the latest resource
+// startWatching starts a process whose cache is always up to date. MachineCacheVersion returns the latest resource
 // version.
-func (w *world) watching() *liveReads {
+func (w *world) startWatching() *liveReads {
 	a := &liveReads{}
-	w.options.Live = a.listen(w.options.Live.(client.WithWatch))
+	w.options.LiveReader = a.listen(w.options.LiveReader.(client.WithWatch))
 	target := *w.options.Target
-	target.Live = a.listen(target.Live.(client.WithWatch))
+	target.LiveClient = a.listen(target.LiveClient.(client.WithWatch))
 	w.options.Target = &target
 	w.options.MachineCacheVersion = func() string {
 		list := &v1beta1.MachineList{}
@@ -72,7 +72,7 @@ func TestLiveReadsOnlyOfWhatAnotherProcessMayHaveChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	a := w.watching()
+	a := w.startWatching()
 
 	w.createMachine("before")
 	w.reconcile("before")
@@ -89,7 +89,7 @@ func TestLiveReadsOnlyOfWhatAnotherProcessMayHaveChanged(t *testing.T) {
 	want(t, "live reads for a machine that was created later", a.take())
 
 	w.createMachine("slow")
-	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer")})
+	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer")})
 	w.step(w.reconcile("slow").RequeueAfter)
 	want(t, "live reads before the first call", a.take())
 	w.reconcile("slow")
@@ -106,7 +106,7 @@ func TestClassWithTheSameNameIsReadAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	a := w.watching()
+	a := w.startWatching()
 	w.createMachine("a")
 	w.reconcile("a")
 	a.take()
@@ -133,7 +133,7 @@ func TestCreatedTokenIsDeleted(t *testing.T) {
 			w.reconcile("m")
 		},
 		"requested only at first": func(w *world) {
-			w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "none left")})
+			w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "none left")})
 			w.createMachine("m")
 			w.step(w.reconcile("m").RequeueAfter + time.Minute)
 			w.setSecret("small-user-data", "userData", "no more")
@@ -142,7 +142,7 @@ func TestCreatedTokenIsDeleted(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.class("small", joinsWithToken)
-		w.watching()
+		w.startWatching()
 		w.createMachine("first")
 		w.reconcile("first")
 		run(w)

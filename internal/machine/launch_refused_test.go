@@ -70,7 +70,7 @@ func TestAMachineWhoseCreationsWereRefusedIsDeletedAtOnce(t *testing.T) {
 func TestMachineWhoseCreateMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
 	t.Parallel()
 	refusal := provider.Errorf(provider.Unauthenticated, "no")
-	lost := fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no answer"), Late: 30 * time.Second}
+	lost := fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no answer"), EffectDelay: 30 * time.Second}
 	for name, tc := range map[string]struct {
 		steps   []fakecloud.Step
 		restart bool
@@ -82,14 +82,14 @@ func TestMachineWhoseCreateMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := leadingAlone(t)
-			w.cloud.Will("Create", tc.steps...)
+			w.cloud.Script("Create", tc.steps...)
 			w.createMachine("m")
 			wait := w.reconcile("m").RequeueAfter
 			w.step(wait)
 			if tc.restart {
 				w.restart()
 				w.step(2 * time.Minute) // A new process waits, because an earlier process may have called Create.
-				w.until("m", "the second creation", func() bool { return len(w.cloud.Requests()) == 3 })
+				w.runUntil("m", "the second creation", func() bool { return len(w.cloud.Requests()) == 3 })
 			} else {
 				w.reconcile("m")
 			}
@@ -100,7 +100,7 @@ func TestMachineWhoseCreateMayHaveTakenEffectIsNotDeletedAtOnce(t *testing.T) {
 				t.Fatal("the machine is gone, but its instance may still appear")
 			}
 			w.untilGone("m")
-			if live := w.cloud.Live(); len(live) != 1 {
+			if live := w.cloud.LiveInstances(); len(live) != 1 {
 				t.Errorf("%d instances remain, want only that of the other machine", len(live))
 			}
 		})

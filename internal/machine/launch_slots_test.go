@@ -41,7 +41,7 @@ type countedClasses struct {
 	resolved map[string]int
 }
 
-func (c *countedClasses) Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error) {
+func (c *countedClasses) Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Inputs, error) {
 	c.resolved[m.Name]++
 	return c.Classes.Resolve(ctx, m)
 }
@@ -160,7 +160,7 @@ func TestFailedCreationReleasesItsSlot(t *testing.T) {
 	w, queue := narrow(t)
 	w.createMachine("first")
 	w.createMachine("second")
-	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "no capacity"), During: func() {
+	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.ResourceExhausted, "no capacity"), During: func() {
 		if w.options.Slots.Acquire(client.ObjectKey{Namespace: w.namespace, Name: "second"}) {
 			t.Error("a slot is free while a call is under way")
 		}
@@ -195,7 +195,7 @@ func TestNewProcessCountsRunningCreations(t *testing.T) {
 // Rule: creations-in-flight-limited.
 func TestMachinesThatWaitForASlotAreTriggeredInARealManager(t *testing.T) {
 	const machines = 8
-	w := managed(t, func(o *Options) { o.Slots = queueing.NewSlots(1) })
+	w := managedWorld(t, func(o *Options) { o.Slots = queueing.NewSlots(1) })
 	w.class("small", "")
 	for i := range machines {
 		w.createMachine(fmt.Sprint("m-", i))

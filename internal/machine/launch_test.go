@@ -129,7 +129,7 @@ func TestLaunchWaitsForMissingInputs(t *testing.T) {
 			func(w *world) { w.class("small", "") }},
 		{"credentials", v1beta1.ReasonCredentialsNotFound,
 			func(w *world) { w.class("small", ""); w.drop("small-credentials") },
-			func(w *world) { w.create(w.protected(w.secret("small-credentials", "token", "again"))) }},
+			func(w *world) { w.create(w.withFinalizer(w.secret("small-credentials", "token", "again"))) }},
 		{"user data", v1beta1.ReasonUserDataNotFound,
 			func(w *world) { w.class("small", "x"); w.drop("small-user-data") },
 			func(w *world) { w.create(w.secret("small-user-data", "userData", "x")) }},
@@ -250,7 +250,7 @@ func TestFailingToLaunchInTime(t *testing.T) {
 			if m.Status.LastOperation.Code != string(code) || attempts < 4 {
 				t.Errorf("lastOperation is %+v, want the last code and all attempts", m.Status.LastOperation)
 			}
-			w.until("m", "another attempt", func() bool { return w.get("m").Status.LastOperation.Attempts == attempts+1 })
+			w.runUntil("m", "another attempt", func() bool { return w.get("m").Status.LastOperation.Attempts == attempts+1 })
 			within(t, "the wait of a failed machine", w.wantQuiet("m").RequeueAfter, 4*time.Minute, 13*time.Minute)
 			want(t, "events", reasons(w.events.take()), createRetryPolicy(code).reason, string(reason))
 
@@ -278,7 +278,7 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 			w := newWorld(t, joining)
 			w.class("small", "")
 			w.createMachine("m")
-			w.effects.next = cut{at: 3, dies: true} // 3 is the status write, after Create and the provider ID
+			w.effects.next = effectCut{effectNumber: 3, dies: true} // 3 is the status write, after Create and the provider ID
 			_, _ = w.pass("m")
 			w.restart()
 			for range 8 {
@@ -295,7 +295,7 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 			}
 			w.wantPhase(w.get("m"), v1beta1.MachineProvisioning)
 			w.untilPhase("m", v1beta1.MachineRunning)
-			want(t, "creates", w.effects.of("cloud create"), "cloud create")
+			want(t, "creates", w.effects.since("cloud create"), "cloud create")
 		})
 	}
 }
@@ -308,7 +308,7 @@ func TestAPendingInstanceThatFailsFailsTheMachine(t *testing.T) {
 	w.class("small", "")
 	w.createMachine("m")
 	w.step(w.reconcile("m").RequeueAfter)
-	w.cloud.SetState(w.cloud.Live()[0].ProviderID, provider.StateFailed, "the disk melted")
+	w.cloud.SetState(w.cloud.LiveInstances()[0].ProviderID, provider.StateFailed, "the disk melted")
 	w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineFailed)
@@ -326,7 +326,7 @@ func TestAPendingInstanceThatVanishesFailsTheMachine(t *testing.T) {
 	w.class("small", "")
 	w.createMachine("m")
 	w.step(w.reconcile("m").RequeueAfter)
-	w.cloud.Vanish(w.cloud.Live()[0].ProviderID)
+	w.cloud.Vanish(w.cloud.LiveInstances()[0].ProviderID)
 	m := w.untilPhase("m", v1beta1.MachineFailed)
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 		t.Errorf("failureReason is %s", m.Status.FailureReason)

@@ -17,7 +17,7 @@ import (
 func (w *world) userDataOf(name string) []byte {
 	w.t.Helper()
 	w.reconcile(name)
-	live := w.cloud.Live()
+	live := w.cloud.LiveInstances()
 	if len(live) != 1 {
 		w.t.Fatalf("%d instances", len(live))
 	}

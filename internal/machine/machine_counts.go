@@ -21,8 +21,8 @@ type machineCounts struct {
 	machines           map[machinesKey]int
 	skipped            map[string]int
 	blocked            map[blockedKey]int
-	// oldest contains the creation or deletion time of the oldest machine of each phase and deployment.
-	oldest map[oldestKey]time.Time
+	// oldestTimes contains the creation or deletion time of the oldest machine of each phase and deployment.
+	oldestTimes map[oldestKey]time.Time
 }
 
 type (
@@ -50,7 +50,7 @@ func newMachineCounts(provider string, cache client.Reader, requireTypeVersion b
 		}
 		c := machineCounts{provider: provider, requireTypeVersion: requireTypeVersion, machines: map[machinesKey]int{},
 			skipped: map[string]int{}, blocked: map[blockedKey]int{},
-			oldest: map[oldestKey]time.Time{}}
+			oldestTimes: map[oldestKey]time.Time{}}
 		for i := range list.Items {
 			c.add(&list.Items[i])
 		}
@@ -63,7 +63,7 @@ func newMachineCounts(provider string, cache client.Reader, requireTypeVersion b
 		for is, n := range c.blocked {
 			export(blocked, float64(n), is.deployment, is.reason)
 		}
-		for is, since := range c.oldest {
+		for is, since := range c.oldestTimes {
 			export(oldest, float64(since.Unix()), is.phase, is.deployment)
 		}
 		return nil
@@ -95,7 +95,7 @@ func (c *machineCounts) add(m *v1beta1.Machine) {
 	}
 	c.machines[is]++
 	switch {
-	case machinestate.Paused(m):
+	case machinestate.IsPaused(m):
 		c.skipped[v1beta1.ReasonPausedByAnnotation]++
 	case m.DeletionTimestamp.IsZero() && unsupportedSchema(m, c.requireTypeVersion) != "":
 		c.skipped[v1beta1.ReasonUnknownTypeVersion]++
@@ -116,8 +116,8 @@ func (c *machineCounts) addOldest(m *v1beta1.Machine, is oldestKey) {
 	default:
 		return
 	}
-	if known, ok := c.oldest[is]; !ok || since.Before(known) {
-		c.oldest[is] = since
+	if known, ok := c.oldestTimes[is]; !ok || since.Before(known) {
+		c.oldestTimes[is] = since
 	}
 }
 

@@ -80,7 +80,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 // startLeading records that this process leads. Only the leader exports the counts of Machines.
 func (m *Metrics) startLeading() {
 	if m != nil {
-		m.machineCounts.Lead()
+		m.machineCounts.StartExport()
 	}
 }
 
@@ -141,7 +141,7 @@ func (p *pass) measurePhase(kind string, status bool, reason string) {
 	switch {
 	case kind == v1beta1.ConditionLaunched && p.machine.Status.FailureReason != v1beta1.FailureInstanceVanished:
 		p.phaseEnded(phaseLaunch, attemptStart(p.machine))
-	case kind == v1beta1.ConditionRegistered && p.before.Status.NodeRef == nil:
+	case kind == v1beta1.ConditionRegistered && p.original.Status.NodeRef == nil:
 		p.phaseEnded(phaseRegistration, since(v1beta1.ConditionLaunched))
 	case kind == v1beta1.ConditionDrained && reason == v1beta1.ReasonDrained:
 		p.phaseEnded(phaseDrain, since(""))

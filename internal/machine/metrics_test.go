@@ -37,23 +37,23 @@ func (o ofNamespace) List(ctx context.Context, list client.ObjectList, opts ...c
 	return o.Reader.List(ctx, list, append(opts, client.InNamespace(o.namespace))...)
 }
 
-// observed is the number of observed durations, and their sum in seconds.
-type observed struct {
+// observedDurations is the number of observed durations, and their sum in seconds.
+type observedDurations struct {
 	count uint64
 	sum   float64
 }
 
 // durations returns the observed durations of each phase. The key "join" stands for the metric of the same name.
-func durations(t *testing.T, registry *prometheus.Registry) map[string]observed {
+func durations(t *testing.T, registry *prometheus.Registry) map[string]observedDurations {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]observed{}
+	out := map[string]observedDurations{}
 	for _, family := range families {
 		for _, m := range family.Metric {
-			h := observed{m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()}
+			h := observedDurations{m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()}
 			switch family.GetName() {
 			case "machinist_machine_phase_duration_seconds":
 				out[m.Label[0].GetValue()] = h
@@ -128,7 +128,7 @@ func TestPhaseIsObservedWhenTheStatusIsWritten(t *testing.T) {
 	t.Parallel()
 	w, registry := measured(t)
 	w.createMachine("m")
-	w.effects.next = cut{at: 3} // 3 is the status write, after Create and the provider ID
+	w.effects.next = effectCut{effectNumber: 3} // 3 is the status write, after Create and the provider ID
 	if _, err := w.pass("m"); err == nil || !strings.HasSuffix(w.effects.struck, "status") {
 		t.Fatalf("the pass ended with %v, interrupted at %q", err, w.effects.struck)
 	}

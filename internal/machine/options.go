@@ -23,8 +23,8 @@ type Options struct {
 	ClusterID string
 	// Client reads the control cluster from a cache that includes this process's own writes.
 	Client client.Client
-	// Live is a reader of the control cluster without a cache.
-	Live client.Reader
+	// LiveReader is a reader of the control cluster without a cache.
+	LiveReader client.Reader
 	// MachineCacheVersion returns the resource version up to which Client's cache contains all changes of Machines. The
 	// result is "" if the version is not known. If MachineCacheVersion is nil, each launch first reads the Machine from
 	// the API server.
@@ -38,12 +38,12 @@ type Options struct {
 	// RequireTypeVersion means that a Machine without the type-version label is treated like a Machine with an unknown
 	// type version.
 	RequireTypeVersion bool
-	// Signals are the conditions and taints with which a Node announces an interruption. Default interruption.Known.
+	// Signals are the conditions and taints with which a Node announces an interruption. Default interruption.KnownSignals.
 	Signals interruption.Signals
 	// Interrupter lists announced interruptions. It is nil if the driver cannot list interruptions.
 	Interrupter provider.Interrupter
-	// Reach reports outages of the target cluster. It is nil if the process does not probe the target cluster.
-	Reach Reach
+	// Reachability reports outages of the target cluster. It is nil if the process does not probe the target cluster.
+	Reachability Reachability
 	// PreserveTimeout is how long a failed Machine is preserved. Default 96 hours.
 	PreserveTimeout time.Duration
 	// PreserveLimit is the maximum number of failed Machines of one owner that are preserved at the same time. Default 3.
@@ -76,9 +76,9 @@ type Cloud interface {
 // its deletion.
 type Classes interface {
 	// Resolve returns everything that a launch needs. If something is missing, it returns a *resolve.Error that names it.
-	Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
+	Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Inputs, error)
 	// ResolveForDeletion returns those inputs that still exist. A missing class or missing user data is not an error.
-	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
+	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Inputs, error)
 	// Provider returns the provider that the Machine's class names, or "" if the class does not exist.
 	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
 }
@@ -94,8 +94,8 @@ type ForceDeleted interface {
 type Target struct {
 	// Nodes reads Nodes from a cache that includes this process's own writes. It also writes Nodes.
 	Nodes client.Client
-	// Live reads and writes without a cache.
-	Live client.Client
+	// LiveClient reads and writes without a cache.
+	LiveClient client.Client
 	// API returns the URL and the CA bundle with which instances connect to the API server. It returns an error until the
 	// kubeconfig with these values is available.
 	API func() (Endpoint, error)

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 )
 
-// Reach reports whether the target cluster can be reached.
-type Reach interface {
+// Reachability reports whether the target cluster can be reached.
+type Reachability interface {
 	// TargetUnreachable reports whether the target cluster is unreachable now, and when the outage began.
 	TargetUnreachable() (since time.Time, unreachable bool)
 	// TargetRefuses reports whether the target cluster rejects the credentials of this process.
@@ -30,10 +30,10 @@ const targetPoll = 10 * time.Second
 // DrainExtended are already excluded. Both conditions are written in one patch, so that no process excludes the same
 // outage twice. The result is the number of the last outage that is excluded.
 func (p *pass) excludeOutages() (epoch uint64) {
-	if p.Reach == nil {
+	if p.Reachability == nil {
 		return 0
 	}
-	past, epoch := p.Reach.TargetOutages()
+	past, epoch := p.Reachability.TargetOutages()
 	conditions := &p.machine.Status.Conditions
 	drained := meta.FindStatusCondition(*conditions, v1beta1.ConditionDrained)
 	if drained == nil {
@@ -66,10 +66,10 @@ func (p *pass) excludeOutages() (epoch uint64) {
 // leaders change often, earlier time counts too (see reachability.TimeLeft), so that the timeout ends.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := joinStart(p.machine), p.machine.Spec.Timeouts.CreationOrDefault()
-	if p.Reach == nil {
+	if p.Reachability == nil {
 		return began.Add(timeout).Sub(p.now)
 	}
-	past, _ := p.Reach.TargetOutages()
+	past, _ := p.Reachability.TargetOutages()
 	counted := began
 	if p.machine.Spec.ProviderID != "" && began.Before(p.leading) {
 		counted = p.leading
@@ -84,9 +84,9 @@ func (p *pass) joinTimeLeft() time.Duration {
 }
 
 func (p *pass) outage() bool {
-	if p.Reach == nil {
+	if p.Reachability == nil {
 		return false
 	}
-	_, unreachable := p.Reach.TargetUnreachable()
+	_, unreachable := p.Reachability.TargetUnreachable()
 	return unreachable
 }

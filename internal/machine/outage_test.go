@@ -30,8 +30,8 @@ func (r *reach) TargetOutages() ([]reachability.Outage, uint64) { return r.past,
 
 func (w *world) watched() *reach {
 	r := &reach{epoch: 1}
-	w.options.Reach = r
-	w.process.Reach = r
+	w.options.Reachability = r
+	w.process.Reachability = r
 	return r
 }
 
@@ -60,7 +60,7 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeUnreachable(t *te
 		t.Errorf("the machine is requeued after %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
-	if len(w.cloud.Live()) != 1 {
+	if len(w.cloud.LiveInstances()) != 1 {
 		t.Error("the instance was deleted")
 	}
 	w.step(time.Hour)
@@ -90,7 +90,7 @@ func TestAMachineThatNeverHadANodeIsDeletedWithoutTheTarget(t *testing.T) {
 	}
 	w.step(targetPatience)
 	w.untilGone("m")
-	if len(w.cloud.Live()) != 0 {
+	if len(w.cloud.LiveInstances()) != 0 {
 		t.Error("the instance remains")
 	}
 	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may remain in it") {
@@ -110,7 +110,7 @@ func TestForceDeleteContinuesAtOnceWithoutTheTarget(t *testing.T) {
 	w.delete("m")
 	w.unreachable(r)
 	w.reconcile("m")
-	if w.get("m") != nil || len(w.cloud.Live()) != 0 {
+	if w.get("m") != nil || len(w.cloud.LiveInstances()) != 0 {
 		t.Error("the machine or the instance remains")
 	}
 	if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may remain in it") {
@@ -156,7 +156,7 @@ func TestOutageIsExcludedFromADrainOnce(t *testing.T) {
 	w.back(r)
 	w.effects.clear()
 	wantDrain("after an outage", 5*time.Hour)
-	want(t, "effects", w.effects.of(), "API Machine patch status")
+	want(t, "effects", w.effects.since(), "API Machine patch status")
 	w.wantQuiet("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrainExtended, "True", v1beta1.ReasonTargetUnreachable)
 
@@ -311,7 +311,7 @@ func TestDeletionWaitsWhileTheTargetRefusesTheCredentials(t *testing.T) {
 			}
 			w.delete("m")
 			for range 4 {
-				if _, err := w.pass("m"); err == nil != tc.known || w.get("m") == nil || len(w.cloud.Live()) != 1 {
+				if _, err := w.pass("m"); err == nil != tc.known || w.get("m") == nil || len(w.cloud.LiveInstances()) != 1 {
 					t.Fatalf("the pass ends with %v; the machine is %v", err, w.get("m"))
 				}
 				w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetCredentialsRefused)
@@ -328,7 +328,7 @@ func TestDeletionWaitsWhileTheTargetRefusesTheCredentials(t *testing.T) {
 			w.annotate("m", v1beta1.AnnotationForceDelete)
 			r.since, r.refuses = w.clock.Now(), true
 			w.reconcile("m")
-			if w.get("m") != nil || len(w.cloud.Live()) != 0 {
+			if w.get("m") != nil || len(w.cloud.LiveInstances()) != 0 {
 				t.Error("the machine or the instance remains")
 			}
 		})
@@ -360,7 +360,7 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 			}
 			w.delete("m")
 			for range 4 {
-				if _, err := w.pass("m"); err == nil || w.get("m") == nil || len(w.cloud.Live()) != 1 {
+				if _, err := w.pass("m"); err == nil || w.get("m") == nil || len(w.cloud.LiveInstances()) != 1 {
 					t.Fatalf("the pass ends with %v; the machine is %v", err, w.get("m"))
 				}
 				w.step(targetPatience)
@@ -387,7 +387,7 @@ func TestPassThatFailsInAnOutageIsRetriedSoonAfterIt(t *testing.T) {
 		}
 		w.step(result.RequeueAfter)
 	}
-	if n := len(w.cloud.Live()); n > 0 {
+	if n := len(w.cloud.LiveInstances()); n > 0 {
 		t.Fatalf("%d instances that cannot join were created", n)
 	}
 	w.back(r)

@@ -14,8 +14,8 @@ import (
 // pace contains the earliest time to repeat a failed Create, Update or Delete. Events can trigger passes at any time,
 // but a pass before this time does not repeat the call.
 type pace struct {
-	// tried is the fingerprint of the inputs of the last failed call. Other inputs are tried at once.
-	tried string
+	// triedInputs is the fingerprint of the inputs of the last failed call. Other inputs are tried at once.
+	triedInputs string
 	// notBefore is the time from which a call with the same inputs may be repeated. If the time is zero, the call is
 	// repeated only with other inputs.
 	notBefore time.Time
@@ -25,19 +25,19 @@ type pace struct {
 	failures        int32
 	reason, message string
 	// The field early is true if an attempt was moved forward because a call for another machine had succeeded.
-	early bool
+	isEarly bool
 }
 
 // waitTime returns the time until a call with these inputs may be sent. If the call must not be repeated with these
 // inputs at all, never is true.
 func (c pace) waitTime(fingerprint string, now time.Time) (wait time.Duration, never bool) {
-	if c.tried != fingerprint {
+	if c.triedInputs != fingerprint {
 		return 0, false
 	}
 	return max(c.notBefore.Sub(now), 0), c.notBefore.IsZero()
 }
 
-func (r *removal) deleteFingerprint(inputs resolve.Resolved) string {
+func (r *removal) deleteFingerprint(inputs resolve.Inputs) string {
 	how := ""
 	if forced(r.machine) {
 		how = "by force " // A force-deletion is tried as soon as the cloud allows it.
@@ -45,7 +45,7 @@ func (r *removal) deleteFingerprint(inputs resolve.Resolved) string {
 	return "delete " + how + fingerprintOf(r.machine, inputs, attemptOf(r.machine))
 }
 
-func (r *removal) awaitTry(inputs resolve.Resolved) progress {
+func (r *removal) awaitTry(inputs resolve.Inputs) progress {
 	last := r.states.get(r.machine).pace
 	left, never := last.waitTime(r.deleteFingerprint(inputs), r.now)
 	if forced(r.machine) {
@@ -55,7 +55,7 @@ func (r *removal) awaitTry(inputs resolve.Resolved) progress {
 		return next
 	}
 	r.failing = true
-	r.deleting(last.reason, last.message)
+	r.reportDeleting(last.reason, last.message)
 	return r.after(left)
 }
 
@@ -65,7 +65,7 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 	proceed := onInputs
 	failures, state := failuresOf(p.machine, kind), v1beta1.OperationProcessing
 	before := p.states.get(p.machine).pace
-	if before.tried == fingerprint {
+	if before.triedInputs == fingerprint {
 		failures = max(failures, before.failures) // The status with the last failure may not have been written.
 	}
 	failures = increment(failures)
@@ -86,12 +86,12 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 		}
 	}
 	p.states.update(p.machine, func(m *machineState) {
-		m.pace = pace{tried: fingerprint, notBefore: retry, failures: failures, reason: c.reason, message: messageOf(err)}
+		m.pace = pace{triedInputs: fingerprint, notBefore: retry, failures: failures, reason: c.reason, message: messageOf(err)}
 		if d := provider.RetryAfter(err); d > 0 {
 			m.pace.askedUntil = now.Add(d)
 		}
 	})
-	if early := before.early && before.tried == fingerprint; !early && waitsForCloud(provider.CodeOf(err)) {
+	if early := before.isEarly && before.triedInputs == fingerprint; !early && waitsForCloud(provider.CodeOf(err)) {
 		p.recovery.addWaiting(client.ObjectKeyFromObject(p.machine), now, now.Add(provider.RetryAfter(err)))
 	}
 	return proceed

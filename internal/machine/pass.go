@@ -26,8 +26,8 @@ type pass struct {
 	provider string
 	// The field before contains the Machine as the API server last returned it. The field machine contains the copy
 	// that this pass changes. Steps may change only the status of that copy directly.
-	before  *v1beta1.Machine
-	machine *v1beta1.Machine
+	original *v1beta1.Machine
+	machine  *v1beta1.Machine
 	// node is the Machine's Node. It is nil until the registration step has found the Node.
 	node *corev1.Node
 	now  time.Time
@@ -40,11 +40,11 @@ type pass struct {
 	// spans are the phases of the Machine's life that ended in this pass. The metrics are updated after the status is
 	// written.
 	spans []span
-	// gone means that the finalizer was removed. The status is then not written any more.
-	gone bool
+	// finalizerRemoved means that the finalizer was removed. The status is then not written any more.
+	finalizerRemoved bool
 
-	// failed is the instance that this pass has read, if the provider reports that the instance failed.
-	failed *provider.Instance
+	// failedInstance is the instance that this pass has read, if the provider reports that the instance failed.
+	failedInstance *provider.Instance
 	// waitsFor describes what an update waits for if the update takes the node out of service.
 	waitsFor *metav1.Condition
 	// drainReport is the report about an unfinished drain in the status of this pass.
@@ -53,7 +53,7 @@ type pass struct {
 }
 
 func newPass(r *Reconciler, provider string, m *v1beta1.Machine, now, leading time.Time) *pass {
-	p := &pass{Reconciler: r, provider: provider, machine: m.DeepCopy(), before: m, now: now, leading: leading}
+	p := &pass{Reconciler: r, provider: provider, machine: m.DeepCopy(), original: m, now: now, leading: leading}
 	p.trace.pass = p
 	return p
 }
@@ -62,12 +62,12 @@ func newPass(r *Reconciler, provider string, m *v1beta1.Machine, now, leading ti
 // cached Machine may be very old.
 func (p *pass) confirm(ctx context.Context, before string) error {
 	live := &v1beta1.Machine{}
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
+	switch err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
 	case apierrors.IsNotFound(err):
 		return errStale
 	case err != nil:
 		return fmt.Errorf("read machine before %s: %w", before, err)
-	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:
+	case live.UID != p.machine.UID || live.ResourceVersion != p.original.ResourceVersion:
 		return errStale
 	}
 	return nil
@@ -100,13 +100,13 @@ func (p *pass) requeueIn(d time.Duration) {
 // patchMachine changes the metadata or the spec of the Machine. It returns a conflict if another client has changed the
 // Machine in the meantime.
 func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) error {
-	changed := p.before.DeepCopy()
+	changed := p.original.DeepCopy()
 	change(changed)
-	if err := p.Client.Patch(ctx, changed, withoutStatus{p.before}); err != nil {
+	if err := p.Client.Patch(ctx, changed, withoutStatus{p.original}); err != nil {
 		return fmt.Errorf("patch machine: %w", err)
 	}
 	changed.ManagedFields = nil // The cache contains no managed fields either.
-	p.before = changed
+	p.original = changed
 	p.machine.TypeMeta, p.machine.ObjectMeta = changed.TypeMeta, *changed.ObjectMeta.DeepCopy()
 	p.machine.Spec = *changed.Spec.DeepCopy()
 	return nil
@@ -119,22 +119,22 @@ func (p *pass) forgetProviderID(ctx context.Context) (progress, error) {
 }
 
 func (p *pass) writeStatus(ctx context.Context) error {
-	if p.gone {
+	if p.finalizerRemoved {
 		return nil
 	}
-	if equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.onlyBooted() {
+	if equality.Semantic.DeepEqual(p.original.Status, p.machine.Status) || p.onlyBooted() {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
-	switch err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before}); {
+	switch err := p.Client.Status().Patch(ctx, changed, statusOnly{p.original}); {
 	case apierrors.IsNotFound(err):
 		return nil // The Machine is gone. Its delete event follows.
 	case err != nil:
 		return fmt.Errorf("patch machine status: %w", err)
 	}
 	p.ownWrites.Record(changed)
-	before := p.before
-	p.before, p.machine = changed, changed.DeepCopy()
+	before := p.original
+	p.original, p.machine = changed, changed.DeepCopy()
 	p.states.update(p.machine, func(m *machineState) {
 		m.instance.booted = nil
 		if p.drainReport.kind != "" {
@@ -143,7 +143,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	})
 	p.trace.statusWritten(before, p.spans)
 	p.observeSpans()
-	if machinestate.Interrupted(p.machine) && !machinestate.Interrupted(before) {
+	if machinestate.IsInterrupted(p.machine) && !machinestate.IsInterrupted(before) {
 		notice := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 		p.Metrics.countInterruption(notice.Reason)
 	}

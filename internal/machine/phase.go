@@ -24,14 +24,14 @@ func (p *pass) blocker() *metav1.Condition {
 	if !m.DeletionTimestamp.IsZero() {
 		return &metav1.Condition{Reason: v1beta1.ReasonDeletionStarted, Message: "The machine is being deleted."}
 	}
-	if machinestate.Interrupted(m) && m.Status.FailureReason == "" {
+	if machinestate.IsInterrupted(m) && m.Status.FailureReason == "" {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 	}
 	if p.waitsFor != nil {
 		return p.waitsFor
 	}
 	drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
-	if m.Replacing() || drained != nil && !machinestate.Interrupted(m) {
+	if m.IsReplacing() || drained != nil && !machinestate.IsInterrupted(m) {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	}
 	order := []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy}

@@ -79,7 +79,7 @@ func (p *pass) callSucceeded() {
 	p.recovery.forget(self)
 	now := p.Clock.Now()
 	for _, machine := range p.recovery.takeNext(now) {
-		p.states.hurry(machine, now)
+		p.states.retryNow(machine, now)
 		p.trigger.Enqueue(machine)
 	}
 }

@@ -71,11 +71,11 @@ func (p *pass) refuseNode(conflict string, other bool) progress {
 // registrationGrace.
 func (p *pass) awaitNode(ctx context.Context, found candidate) progress {
 	message := fmt.Sprintf("No node with the provider ID %s has registered.", p.machine.NodeProviderID())
-	if found.unproven != "" {
+	if found.unprovenReason != "" {
 		if left := found.since.Add(registrationGrace).Sub(p.now); left > 0 {
 			p.requeueIn(left)
 		} else {
-			message = found.unproven
+			message = found.unprovenReason
 		}
 	} else if progress := p.joinProgress(ctx); progress != "" {
 		message += " " + progress
@@ -89,7 +89,7 @@ func (p *pass) awaitNode(ctx context.Context, found candidate) progress {
 func (p *pass) reportNoTarget() {
 	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster,
 		"There is no target cluster in which a node could register.")
-	if p.failed == nil && p.machine.Status.Instance.State != v1beta1.InstanceRunning {
+	if p.failedInstance == nil && p.machine.Status.Instance.State != v1beta1.InstanceRunning {
 		p.failAfterTimeout(nil)
 	}
 }
@@ -108,7 +108,7 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 	if ref != nil {
 		paired := &corev1.Node{}
 		err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
-		if err == nil && paired.UID == ref.UID && p.marked(paired) {
+		if err == nil && paired.UID == ref.UID && p.isMarked(paired) {
 			return candidate{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -119,7 +119,7 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 		}
 	}
 	id := p.machine.NodeProviderID()
-	nodes, err := index.Shared[corev1.Node](ctx, p.Target.Nodes, &corev1.NodeList{},
+	nodes, err := index.ListShared[corev1.Node](ctx, p.Target.Nodes, &corev1.NodeList{},
 		client.MatchingFields{index.NodeByProviderID: id})
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the node with the provider ID %s: %w", id, err)
@@ -144,7 +144,7 @@ func (p *pass) findCandidate(ctx context.Context) (found candidate, err error) {
 			claimants: nodes,
 		}, nil
 	}
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+	machines, err := index.ListShared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByProviderID: id})
 	if err != nil {
 		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", id, err)

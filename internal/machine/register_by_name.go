@@ -27,10 +27,10 @@ type candidate struct {
 	belongsToOther bool
 	// claimants contains the Nodes with the Machine's provider ID if there are several.
 	claimants []*corev1.Node
-	// unproven explains why a Node with the Machine's name is not accepted yet. The field since contains the creation
+	// unprovenReason explains why a Node with the Machine's name is not accepted yet. The field since contains the creation
 	// time of this Node.
-	unproven string
-	since    time.Time
+	unprovenReason string
+	since          time.Time
 	// otherID is a Node that joined with the Machine's bootstrap token, but whose provider ID differs from the Machine's.
 	otherID *corev1.Node
 }
@@ -38,7 +38,7 @@ type candidate struct {
 // unprovenCandidate returns a candidate without a Node. Until it is known to which Machine the Node belongs, the Node
 // is not changed.
 func unprovenCandidate(node *corev1.Node, format string, args ...any) candidate {
-	return candidate{unproven: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
+	return candidate{unprovenReason: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
 }
 
 type claim struct {
@@ -51,8 +51,8 @@ type claim struct {
 	// token.
 	attempt bootstrap.Attempt
 	tokenID string
-	// joins contains the client certificates for the Node's name that were issued for bootstrap tokens.
-	joins []kubeletcsr.Joined
+	// joinCertificates contains the client certificates for the Node's name that were issued for bootstrap tokens.
+	joinCertificates []kubeletcsr.JoinCertificate
 }
 
 // findNodeByName looks for a Node without a provider ID that has the Node name of the Machine's instance. Some kubelets
@@ -110,7 +110,7 @@ func (p *pass) decideByName(ctx context.Context, node *corev1.Node) (candidate, 
 
 func (p *pass) readJoins(ctx context.Context, c *claim) (err error) {
 	if c.tokenID, err = p.tokens.ID(ctx, c.attempt); err == nil {
-		c.joins, err = p.joins.Of(ctx, c.node.Name)
+		c.joinCertificates, err = p.joins.Find(ctx, c.node.Name)
 	}
 	return err
 }
@@ -150,15 +150,15 @@ func (c claim) byFormerNode() (s candidate, decided bool) {
 func (c claim) byToken() candidate {
 	var ours time.Time
 	other := ""
-	for _, j := range c.joins {
+	for _, j := range c.joinCertificates {
 		switch {
 		case c.tokenID != "" && j.TokenID == c.tokenID:
-			if ours.IsZero() || j.At.Before(ours) {
-				ours = j.At
+			if ours.IsZero() || j.RequestTime.Before(ours) {
+				ours = j.RequestTime
 			}
-		case c.attempt.Follows(j.TokenID):
+		case c.attempt.MatchesRecentAttempt(j.TokenID):
 			// The attempt with this token is over, and its instance is gone.
-		case !j.At.Before(c.machine.CreationTimestamp.Time):
+		case !j.RequestTime.Before(c.machine.CreationTimestamp.Time):
 			other = j.TokenID // Certificates from before the Machine's creation belong to an instance that is gone.
 		}
 	}

@@ -34,7 +34,7 @@ func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
 	node := w.node("m", true, withoutProviderID)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "effects", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
+	want(t, "effects", w.effects.since(), "API Node patch", "API Secret delete", "API Machine patch status")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineRunning)
 	if got := w.getNode(node.Name); got.Spec.ProviderID != m.Spec.ProviderID || got.UID != m.Status.NodeRef.UID ||
@@ -173,7 +173,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			w.wantPhase(m, v1beta1.MachineProvisioned)
 			w.wantQuiet("m")
 			w.delete("m")
-			w.until("m", "the deletion of the machine", func() bool { return w.get("m") == nil })
+			w.runUntil("m", "the deletion of the machine", func() bool { return w.get("m") == nil })
 			after := w.getNode(before.Name)
 			if name == "before the cloud-controller-manager set its ID" {
 				if after != nil {
@@ -266,7 +266,7 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		w.delete("m")
 		w.effects.clear()
 		w.untilGone("m")
-		if writes := w.effects.of("API Node"); len(writes) != 2 || writes[0] != "API Node patch" ||
+		if writes := w.effects.since("API Node"); len(writes) != 2 || writes[0] != "API Node patch" ||
 			writes[1] != "API Node delete" {
 			t.Errorf("writes to the node: %q; want a cordon and the deletion", writes)
 		}
@@ -278,7 +278,7 @@ func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
 		w.class("small", joinsWithToken)
 		w.certified("m", w.launched("m"))
 		w.node("m", true, withoutProviderID)
-		w.options.Target.Nodes = withoutNodes(w.options.Target.Live.(client.WithWatch))
+		w.options.Target.Nodes = withoutNodes(w.options.Target.LiveClient.(client.WithWatch))
 		w.restart()
 		w.delete("m")
 		w.untilGone("m")

@@ -54,7 +54,7 @@ func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own 
 // conflictOf returns why a Node with the Machine's provider ID does not belong to the Machine. It returns "" if the
 // Node belongs to the Machine.
 func (p *pass) conflictOf(ctx context.Context, node *corev1.Node) (reason string, err error) {
-	if !p.marked(node) {
+	if !p.isMarked(node) {
 		if reason, err := p.confirmUnmarked(ctx, node); err != nil || reason != "" {
 			return reason, err
 		}
@@ -63,7 +63,7 @@ func (p *pass) conflictOf(ctx context.Context, node *corev1.Node) (reason string
 		if node.Name == in.NodeName {
 			return "", nil
 		}
-		named, err := p.renamed(ctx, node)
+		named, err := p.isRenamed(ctx, node)
 		if err != nil || named {
 			return "", err
 		}
@@ -76,9 +76,9 @@ func (p *pass) conflictOf(ctx context.Context, node *corev1.Node) (reason string
 		return joinedAsAnother, err
 	}
 	tokenID, err := p.tokens.ID(ctx, attemptOf(p.machine))
-	var joins []kubeletcsr.Joined
+	var joins []kubeletcsr.JoinCertificate
 	if err == nil {
-		joins, err = p.joins.Of(ctx, node.Name)
+		joins, err = p.joins.Find(ctx, node.Name)
 	}
 	switch {
 	case apierrors.IsForbidden(err): // A process that may not read tokens has created none.
@@ -86,9 +86,9 @@ func (p *pass) conflictOf(ctx context.Context, node *corev1.Node) (reason string
 	case err != nil:
 		return "", fmt.Errorf("find the bootstrap tokens that node %s joined with: %w", node.Name, err)
 	}
-	ours := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool { return j.TokenID == tokenID })
-	since := slices.ContainsFunc(joins, func(j kubeletcsr.Joined) bool {
-		return !j.At.Before(p.machine.CreationTimestamp.Time)
+	ours := slices.ContainsFunc(joins, func(j kubeletcsr.JoinCertificate) bool { return j.TokenID == tokenID })
+	since := slices.ContainsFunc(joins, func(j kubeletcsr.JoinCertificate) bool {
+		return !j.RequestTime.Before(p.machine.CreationTimestamp.Time)
 	})
 	if since && !ours {
 		return joinedAsAnother, nil
@@ -96,8 +96,8 @@ func (p *pass) conflictOf(ctx context.Context, node *corev1.Node) (reason string
 	return "", nil
 }
 
-// marked reports whether the mark on the Node proves that the Node belongs to the Machine of this cluster.
-func (p *pass) marked(node *corev1.Node) bool {
+// isMarked reports whether the mark on the Node proves that the Node belongs to the Machine of this cluster.
+func (p *pass) isMarked(node *corev1.Node) bool {
 	mark, _ := nodemark.Parse(node.Annotations[v1beta1.NodeAnnotationInstance])
 	return mark.ClusterID == p.ClusterID && nodemark.Proves(p.machine, node)
 }
@@ -173,7 +173,7 @@ func (p *pass) claimedByOther(ctx context.Context, node *corev1.Node) (reason st
 		return "", nil
 	}
 	other := &v1beta1.Machine{}
-	switch err := p.Live.Get(ctx, key, other); {
+	switch err := p.LiveReader.Get(ctx, key, other); {
 	case apierrors.IsNotFound(err):
 		return "", nil
 	case apierrors.IsForbidden(err): // The process serves another namespace only.
@@ -198,10 +198,10 @@ func (p *pass) olderThanInstance(node *corev1.Node, instance *provider.Instance)
 		!adopted && node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
 }
 
-// renamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The name in
+// isRenamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The name in
 // the status may have been written by another client. The provider is asked once for each conflicting Node. A deletion
 // does not wait for the provider's answer.
-func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
+func (p *pass) isRenamed(ctx context.Context, node *corev1.Node) (bool, error) {
 	if p.states.get(p.machine).registration.reportedConflict == node.UID {
 		return false, nil
 	}
@@ -217,7 +217,7 @@ func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
 
 // othersNamed returns the other Machines whose Node has this name, or will have it.
 func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+	machines, err := index.ListShared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByNodeName: name})
 	if err != nil {
 		return nil, fmt.Errorf("find the machines of node %s: %w", name, err)
@@ -259,7 +259,7 @@ func (p *pass) namedByProvider(ctx context.Context, name string) (bool, error) {
 	return err == nil && instance.NodeName == name && instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil, err
 }
 
-func (p *pass) fromProvider(ctx context.Context) (*provider.Instance, resolve.Resolved, error) {
+func (p *pass) fromProvider(ctx context.Context) (*provider.Instance, resolve.Inputs, error) {
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
 		return nil, inputs, fmt.Errorf("resolve the machine's class: %w", err)

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// named gives a Node a name that differs from the Node name of its instance in the cloud.
-func named(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
+// withNodeName gives a Node a name that differs from the Node name of its instance in the cloud.
+func withNodeName(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Name = name } }
 
 // A hostile kubelet sets the provider ID of another instance on its Node. The kubelet gets no access to the machine
 // of that instance, and does not prevent the registration of the right Node.
@@ -36,7 +36,7 @@ func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
 		hostile := nodeNameOf(w.namespace, "hostile")
 		w.dropNode(w.get("hostile"))
 		w.events.take()
-		w.node("victim", true, named(hostile))
+		w.node("victim", true, withNodeName(hostile))
 		w.reconcile("victim")
 		m := w.get("victim")
 		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
@@ -74,7 +74,7 @@ func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
 		w.class("small", joinsWithToken)
 		user := w.launched("m")
 		w.certified("conflicting", "system:bootstrap:zzzzz0")
-		w.node("m", true, named(nodeNameOf(w.namespace, "conflicting")))
+		w.node("m", true, withNodeName(nodeNameOf(w.namespace, "conflicting")))
 		w.reconcile("m")
 		w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
 		w.certified("m", user)
@@ -91,7 +91,7 @@ func TestNodeWithTheProviderIDOfAnotherMachineConflicts(t *testing.T) {
 		w.dropNode(other)
 		w.createMachine("m")
 		w.reconcile("m")
-		w.node("m", true, named(other.Status.NodeRef.Name))
+		w.node("m", true, withNodeName(other.Status.NodeRef.Name))
 		w.reconcile("m")
 		w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
 	})
@@ -130,7 +130,7 @@ func TestForgedNodeRefDoesNotReachOtherNodes(t *testing.T) {
 				m := w.running("m")
 				own := m.Status.NodeRef.Name
 				otherNode := nodeNameOf(w.namespace, "control-plane")
-				w.node("m", true, named(otherNode), change)
+				w.node("m", true, withNodeName(otherNode), change)
 				w.podOn(otherNode)
 				before := w.getNode(otherNode)
 				m.Status.NodeRef = &v1beta1.NodeRef{Name: otherNode, UID: before.UID}
@@ -170,7 +170,7 @@ func TestForgedNodeProviderIDDoesNotReachOtherNodes(t *testing.T) {
 				w.class("small", "")
 				w.running("m")
 				otherNode := nodeNameOf(w.namespace, "control-plane")
-				w.node("m", true, named(otherNode), func(n *corev1.Node) { n.Spec.ProviderID = "fake:///" + n.Name }, change)
+				w.node("m", true, withNodeName(otherNode), func(n *corev1.Node) { n.Spec.ProviderID = "fake:///" + n.Name }, change)
 				w.podOn(otherNode)
 				before := w.getNode(otherNode)
 				w.writeStatus("m", func(s *v1beta1.MachineStatus) {
@@ -205,7 +205,7 @@ func TestForgedStatusOfOtherNamespaceTakesNoNode(t *testing.T) {
 			w := newWorld(t)
 			others := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "attacker-"}}
 			w.create(others)
-			w.effects.others = []string{others.Name}
+			w.effects.otherNamespaces = []string{others.Name}
 			w.class("small", kind.class)
 			forged := w.createMachine("forged", func(m *v1beta1.Machine) { m.Namespace, m.Finalizers = others.Name, nil })
 			w.step(time.Second)
@@ -247,9 +247,9 @@ func TestAMachineWithAForgedNodeRefStillJoins(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.createMachine("m")
-	w.until("m", "has its instance", func() bool { return w.get("m").Spec.ProviderID != "" })
+	w.runUntil("m", "has its instance", func() bool { return w.get("m").Spec.ProviderID != "" })
 	other := nodeNameOf(w.namespace, "other")
-	w.node("m", true, named(other), ofAnotherInstance)
+	w.node("m", true, withNodeName(other), ofAnotherInstance)
 	m := w.get("m")
 	m.Status.NodeRef = &v1beta1.NodeRef{Name: other, UID: w.getNode(other).UID}
 	if err := w.api.Status().Update(t.Context(), m); err != nil {

@@ -73,7 +73,7 @@ func TestForgedInstanceInStatusDoesNotReachOtherNodes(t *testing.T) {
 			w := newWorld(t)
 			w.class("small", "")
 			node := w.foreignNode("control-plane")
-			w.untagged(node.Spec.ProviderID, node.Name)
+			w.createUntagged(node.Spec.ProviderID, node.Name)
 			w.createMachine("m", func(m *v1beta1.Machine) { m.Spec.ProviderID = node.Spec.ProviderID })
 			w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.3" })
 			w.writeStatus("m", func(s *v1beta1.MachineStatus) {

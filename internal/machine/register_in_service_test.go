@@ -75,7 +75,7 @@ func TestWhichNodesAreInService(t *testing.T) {
 		for _, change := range test.is {
 			change(m, n)
 		}
-		p := &pass{machine: m, before: m.DeepCopy()}
+		p := &pass{machine: m, original: m.DeepCopy()}
 		if got := p.inService(n); got != test.want {
 			t.Errorf("%s: in service is %v", name, got)
 		}
@@ -123,7 +123,7 @@ func TestNewNodeGetsStartupTaints(t *testing.T) {
 		id := w.adoptable()
 		w.createMachine("m", withProviderID(id), startsWith(evicting))
 		w.untilPhase("m", v1beta1.MachineProvisioned)
-		w.wantBlockedByStartupTaint(w.node("m", true, named(nodeNameOf(w.namespace, "legacy"))))
+		w.wantBlockedByStartupTaint(w.node("m", true, withNodeName(nodeNameOf(w.namespace, "legacy"))))
 	})
 	t.Run("Ready at once and without the taint", func(t *testing.T) {
 		t.Parallel()

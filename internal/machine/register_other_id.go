@@ -26,7 +26,7 @@ func (p *pass) decideOtherID(ctx context.Context, c claim) (candidate, error) {
 	if known {
 		return candidate{otherID: c.node}, nil
 	}
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+	machines, err := index.ListShared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.MatchingFields{index.MachineByProviderID: c.node.Spec.ProviderID})
 	switch {
 	case err != nil:

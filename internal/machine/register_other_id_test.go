@@ -37,7 +37,7 @@ func TestANodeWithAnotherProviderIDIsReportedDrainedAndDeleted(t *testing.T) {
 	w.delete("m")
 	w.effects.clear()
 	w.untilGone("m")
-	if writes := w.effects.of("API Node"); len(writes) != 2 || writes[0] != "API Node patch" ||
+	if writes := w.effects.since("API Node"); len(writes) != 2 || writes[0] != "API Node patch" ||
 		writes[1] != "API Node delete" {
 		t.Errorf("writes to the node: %q; want a cordon and the deletion", writes)
 	}

@@ -41,10 +41,10 @@ func (p *pass) joinProgress(ctx context.Context) string {
 	}
 	var last kubeletcsr.JoinRequest
 	for _, r := range requests {
-		if r.At.Before(p.machine.CreationTimestamp.Time) {
+		if r.RequestTime.Before(p.machine.CreationTimestamp.Time) {
 			continue // This request came from another instance with the same name.
 		}
-		if last.Name == "" || r.At.After(last.At) {
+		if last.Name == "" || r.RequestTime.After(last.RequestTime) {
 			last = r
 		}
 	}
@@ -55,11 +55,11 @@ func (p *pass) joinProgress(ctx context.Context) string {
 		return fmt.Sprintf("No kubelet has requested a certificate for a node named %s. Check the console of the instance.", name)
 	}
 	switch last.Outcome {
-	case kubeletcsr.Issued:
+	case kubeletcsr.OutcomeIssued:
 		return fmt.Sprintf("The kubelet received its certificate (%s), but has not registered a node. Check the kubelet's log.", last.Name)
-	case kubeletcsr.Unsigned:
+	case kubeletcsr.OutcomeUnsigned:
 		return fmt.Sprintf("The certificate request %s of the kubelet is approved, but no signer has signed it.", last.Name)
-	case kubeletcsr.Refused:
+	case kubeletcsr.OutcomeRefused:
 		return fmt.Sprintf("The certificate request %s of the kubelet was denied.", last.Name)
 	}
 	return fmt.Sprintf("The certificate request %s of the kubelet is not approved yet.", last.Name)

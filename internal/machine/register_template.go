@@ -29,7 +29,7 @@ import (
 // again. The result never comes from the Node, because the kubelet may write to its Node.
 func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
 	status := p.machine.Status.NodeTemplate
-	if mine := p.states.get(p.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
+	if mine := p.states.get(p.machine).registration.appliedTemplate; mine != nil && mine.NodeUID == node.UID {
 		return *mine, true
 	}
 	if status != nil && status.NodeUID == node.UID {
@@ -45,17 +45,17 @@ func (p *pass) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
 		p.states.update(p.machine, func(m *machineState) { m.instance.confirmedID = "" })
 	}
 	if !equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, applied) {
-		p.states.update(p.machine, func(m *machineState) { m.registration.applied = applied })
+		p.states.update(p.machine, func(m *machineState) { m.registration.appliedTemplate = applied })
 	}
 }
 
 func (p *pass) keepApplied() {
-	mine := p.states.get(p.machine).registration.applied
+	mine := p.states.get(p.machine).registration.appliedTemplate
 	if mine == nil {
 		return
 	}
 	if equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, mine) {
-		p.states.update(p.machine, func(m *machineState) { m.registration.applied = nil })
+		p.states.update(p.machine, func(m *machineState) { m.registration.appliedTemplate = nil })
 		return
 	}
 	p.machine.Status.NodeTemplate = mine.DeepCopy()
@@ -83,8 +83,8 @@ func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known,
 	inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
-	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels, formerValues(applied, formerLabel))
-	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations,
+	out.Labels = mergeTemplate(out.Labels, applied.Labels, m.Spec.Node.Labels, formerValues(applied, formerLabel))
+	out.Annotations = mergeTemplate(out.Annotations, applied.Annotations, m.Spec.Node.Annotations,
 		formerValues(applied, formerAnnotation))
 	taints := withTaints(withoutWithdrawn(out.Spec.Taints, applied, m.Spec.Node.Taints), m.Spec.Node.Taints)
 	if !known && !inService {
@@ -172,9 +172,9 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// merged returns current with want added. A key that was applied and is no longer wanted gets its former value. A key
+// mergeTemplate returns current with want added. A key that was applied and is no longer wanted gets its former value. A key
 // without a former value is removed.
-func merged(current map[string]string, applied []string, want, former map[string]string) map[string]string {
+func mergeTemplate(current map[string]string, applied []string, want, former map[string]string) map[string]string {
 	for _, key := range applied {
 		if _, wanted := want[key]; wanted {
 			continue
@@ -231,7 +231,7 @@ func (p *pass) startupTaint() string {
 // explains why the API server has rejected the template, for example because of an invalid label. The result contested
 // describes the values on the Node that another client changes again and again.
 func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused, contested string, err error) {
-	if machinestate.Paused(p.machine) || p.unsupportedSchema(p.machine) != "" {
+	if machinestate.IsPaused(p.machine) || p.unsupportedSchema(p.machine) != "" {
 		return "", "", nil
 	}
 	if refused := reservedKeys(p.machine); refused != "" {
@@ -260,14 +260,14 @@ func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused, c
 		}
 		switch withTemplate = keepContested(node, withTemplate, left); {
 		case withTemplate != nil:
-		case p.marked(node):
+		case p.isMarked(node):
 			p.noteApplied(&next)
 			return "", contested, nil
 		default:
 			withTemplate = node.DeepCopy() // Without the mark, each new process would ask the provider.
 		}
 		set(&withTemplate.Annotations, v1beta1.NodeAnnotationInstance,
-			nodemark.Of(p.machine, p.ClusterID, p.Cloud.Name()).String())
+			nodemark.New(p.machine, p.ClusterID, p.Cloud.Name()).String())
 		var patch client.Patch
 		if attempt == 0 {
 			if patch, err = templatePatch(node, withTemplate); err != nil {
@@ -295,7 +295,7 @@ func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused, c
 		// When a Node has just registered, other clients often write to it. After a conflict, repeat the patch once with the
 		// current version from the API server, instead of waiting for the cache.
 		fresh := &corev1.Node{}
-		if err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
+		if err := p.Target.LiveClient.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
 			return "", "", fmt.Errorf("read node %s: %w", node.Name, err)
 		}
 		if fresh.UID != node.UID || fresh.Spec.ProviderID != node.Spec.ProviderID {

@@ -105,7 +105,7 @@ func TestAFieldWithTwoWritersIsNotWrittenWithoutEnd(t *testing.T) {
 		overwrite(i)
 		w.effects.clear()
 		w.reconcile("m")
-		writes += len(w.effects.of("API Node"))
+		writes += len(w.effects.since("API Node"))
 	}
 	if writes != mostReapplied {
 		t.Errorf("the Node was written %d times, want %d", writes, mostReapplied)

@@ -156,7 +156,7 @@ func TestContestedNodeIsNotAccepted(t *testing.T) {
 		if node := w.getNode(first.Status.NodeRef.Name); node == nil || node.Spec.Unschedulable {
 			t.Error("the node of another machine was touched")
 		}
-		if len(w.cloud.Live()) != 1 {
+		if len(w.cloud.LiveInstances()) != 1 {
 			t.Error("the instance of another machine was deleted")
 		}
 		w.wantCondition(w.get("second"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDeleteError)
@@ -200,7 +200,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		want(t, "events", reasons(w.events.take()), v1beta1.ReasonNodeConflict)
 		w.step(time.Hour)
 		w.wantQuiet("m")
-		if len(w.cloud.Live()) != 1 {
+		if len(w.cloud.LiveInstances()) != 1 {
 			t.Fatal("the instance was deleted with pods on it")
 		}
 		if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m-twin"))); err != nil {
@@ -214,7 +214,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 		w := twins(t, false)
 		w.annotate("m", v1beta1.AnnotationForceDelete)
 		w.untilGone("m")
-		if len(w.cloud.Live()) != 0 {
+		if len(w.cloud.LiveInstances()) != 0 {
 			t.Error("the instance remains")
 		}
 	})
@@ -307,7 +307,7 @@ func TestUnhealthyNode(t *testing.T) {
 			m = w.get("m")
 			w.wantPhase(m, v1beta1.MachineUnhealthy)
 			w.wantCondition(m, v1beta1.ConditionNodeHealthy, "False", reason)
-			want(t, "effects", w.effects.of(), "cloud get", "API Machine patch status")
+			want(t, "effects", w.effects.since(), "cloud get", "API Machine patch status")
 			w.step(24 * time.Hour)
 			w.wantRest("m")
 			w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionTrue)
@@ -468,7 +468,7 @@ func TestTokenIsDeletedWhenTheMachineHasJoined(t *testing.T) {
 		t.Fatalf("there are %d bootstrap tokens", len(tokens))
 	}
 	secret := tokens[0].Data
-	if data := w.cloud.Live()[0].UserData; !strings.Contains(data, string(secret["token-id"])+"."+
+	if data := w.cloud.LiveInstances()[0].UserData; !strings.Contains(data, string(secret["token-id"])+"."+
 		string(secret["token-secret"])) ||
 		!strings.Contains(data, "https://api.example:6443 as m") {
 		t.Errorf("user data is %q", data)
@@ -476,7 +476,7 @@ func TestTokenIsDeletedWhenTheMachineHasJoined(t *testing.T) {
 	w.node("m", true)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "effects", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
+	want(t, "effects", w.effects.since(), "API Node patch", "API Secret delete", "API Machine patch status")
 	if len(w.tokens()) > 0 {
 		t.Error("the token remains")
 	}

@@ -46,14 +46,14 @@ type removal struct {
 func (p *pass) mayRemove() progress {
 	p.tooLate()
 	if !hasFinalizer(p.machine) {
-		p.gone = true // The Machine has another finalizer, or its delete event follows.
+		p.finalizerRemoved = true // The Machine has another finalizer, or its delete event follows.
 		p.forget(client.ObjectKeyFromObject(p.machine))
 		return onMachine
 	}
-	if machinestate.Paused(p.machine) {
+	if machinestate.IsPaused(p.machine) {
 		p.suspendDrain()
 		r := &removal{pass: p}
-		r.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine, so its deletion does not continue.")
+		r.reportDeleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine, so its deletion does not continue.")
 		return onMachine
 	}
 	return next
@@ -63,9 +63,9 @@ func (p *pass) mayRemove() progress {
 // Machine connects an event of the Secret to the Machine. If the class is gone, such events do not trigger the Machine.
 const secretBackstop = 5 * time.Minute
 
-// deleting writes to the status what the deletion waits for. For an update that drains the node or replaces the
+// reportDeleting writes to the status what the deletion waits for. For an update that drains the node or replaces the
 // instance, it reports what the update waits for.
-func (r *removal) deleting(reason, message string) {
+func (r *removal) reportDeleting(reason, message string) {
 	if r.interrupting {
 		return // InterruptionNotice explains why the Machine is not Ready, and Drained reports the progress.
 	}
@@ -92,7 +92,7 @@ func (r *removal) awaitHooks(hooks []v1beta1.LifecycleHook, reason, kind string)
 	if len(hooks) == 0 {
 		return next
 	}
-	r.deleting(reason, "Waiting for the removal of "+kind+" hooks: "+hookNames(hooks)+".")
+	r.reportDeleting(reason, "Waiting for the removal of "+kind+" hooks: "+hookNames(hooks)+".")
 	return onMachine
 }
 
@@ -109,7 +109,7 @@ func forced(m *v1beta1.Machine) bool {
 	return force
 }
 
-func (r *removal) resolveForDeletion(ctx context.Context) (resolve.Resolved, progress, error) {
+func (r *removal) resolveForDeletion(ctx context.Context) (resolve.Inputs, progress, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, r.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		r.reportBlocked(missing.Reason, missing.Message)
@@ -150,9 +150,9 @@ func (r *removal) deleteInstance(ctx context.Context) (progress, error) {
 	switch {
 	case !result.Gone:
 		r.states.update(r.machine, func(m *machineState) {
-			m.pace, m.teardown.nothingFoundSince, m.teardown.accepted = pace{}, time.Time{}, true
+			m.pace, m.teardown.nothingFoundSince, m.teardown.deletionAccepted = pace{}, time.Time{}, true
 		})
-		r.reportRemoving(result.Left)
+		r.reportRemoving(result.Remaining)
 		return r.after(pollInterval(r.now.Sub(r.operationBegan()))), nil
 	case req.ProviderID != "":
 		return r.confirmGone(ctx, inputs, result), nil
@@ -164,7 +164,7 @@ func (r *removal) deleteInstance(ctx context.Context) (progress, error) {
 // process has sent no Create with an unknown result, and no provider is known. A finalizer protects the class of a
 // launched Machine, so without a class there was no launch. The class is read from the API server, because a new class
 // may be missing from the cache.
-func (r *removal) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
+func (r *removal) neverLaunched(ctx context.Context, inputs resolve.Inputs) (bool, error) {
 	m := r.machine
 	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" ||
 		!r.states.get(m).launch.ambiguousAt.IsZero() {
@@ -175,7 +175,7 @@ func (r *removal) neverLaunched(ctx context.Context, inputs resolve.Resolved) (b
 	}
 	class := &v1beta1.MachineClass{}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}
-	switch err := r.Live.Get(ctx, key, class); {
+	switch err := r.LiveReader.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
@@ -194,7 +194,7 @@ func (r *removal) awaitSettleTime(message string) progress {
 	if left <= 0 {
 		return next
 	}
-	r.deleting(v1beta1.ReasonCreateSettling, message)
+	r.reportDeleting(v1beta1.ReasonCreateSettling, message)
 	return r.after(left)
 }
 
@@ -202,12 +202,12 @@ func (r *removal) awaitSettleTime(message string) progress {
 func (r *removal) reportBlocked(reason, message string) {
 	before := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionReady)
 	known := before != nil && before.Reason == reason
-	if r.deleting(reason, message); !known {
+	if r.reportDeleting(reason, message); !known {
 		r.warn(reason, "Delete", message)
 	}
 }
 
-func (r *removal) deleteFailed(err error, inputs resolve.Resolved) progress {
+func (r *removal) deleteFailed(err error, inputs resolve.Inputs) progress {
 	r.failing = true
 	c := deleteRetryPolicy(provider.CodeOf(err))
 	r.reportBlocked(c.reason, messageOf(err))
@@ -229,12 +229,12 @@ func (r *removal) release(ctx context.Context) (progress, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return onError, err
 	}
-	r.gone = true
+	r.finalizerRemoved = true
 	if err == nil {
 		r.trace.deletionDone()
 	}
 	r.forget(client.ObjectKeyFromObject(r.machine))
-	r.states.update(r.machine, func(m *machineState) { m.teardown.released = true })
+	r.states.update(r.machine, func(m *machineState) { m.teardown.finalizerRemoved = true })
 	if err != nil {
 		return next, nil // An earlier pass removed the finalizer, and the cache was outdated.
 	}
@@ -261,10 +261,10 @@ func (r *removal) release(ctx context.Context) (progress, error) {
 // removeFinalizer removes the finalizer of this controller. It returns a conflict if another client has changed the
 // Machine in the meantime. The patch is built directly, because this is cheaper than the comparison of two Machines.
 func (r *removal) removeFinalizer(ctx context.Context) error {
-	left := slices.DeleteFunc(slices.Clone(r.before.Finalizers), func(f string) bool {
+	left := slices.DeleteFunc(slices.Clone(r.original.Finalizers), func(f string) bool {
 		return f == v1beta1.MachineFinalizer
 	})
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": r.before.ResourceVersion,
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": r.original.ResourceVersion,
 		"finalizers": left}})
 	if err != nil {
 		return fmt.Errorf("encode the patch of the finalizers: %w", err)
@@ -294,5 +294,5 @@ func (r *removal) reportRemoving(left string) {
 	if message != usual && (before == nil || before.Message != message) {
 		r.warn(v1beta1.ReasonInstanceTerminating, "Delete", message)
 	}
-	r.deleting(v1beta1.ReasonInstanceTerminating, message)
+	r.reportDeleting(v1beta1.ReasonInstanceTerminating, message)
 }

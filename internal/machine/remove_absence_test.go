@@ -26,7 +26,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 				func(*world) {}},
 			"removed slowly, another process": {func(w *world) { w.cloud.Shutdown = 10 * time.Second },
 				(*world).restart},
-			"only the provider ID was written": {func(w *world) { w.effects.next = cut{at: 3, dies: true} },
+			"only the provider ID was written": {func(w *world) { w.effects.next = effectCut{effectNumber: 3, dies: true} },
 				(*world).restart},
 			"without a target cluster, within the call": {func(w *world) { w.options.Target, w.cloud.Evasive = nil, true },
 				(*world).restart},
@@ -45,7 +45,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 				w.class("small", "")
 				w.createMachine("m")
 				_, _ = w.pass("m")
-				if len(w.cloud.Live()) != 1 {
+				if len(w.cloud.LiveInstances()) != 1 {
 					t.Fatal("there is no instance")
 				}
 				began := w.clock.Now()
@@ -54,7 +54,7 @@ func TestDeletionRightAfterCreationLeavesNothing(t *testing.T) {
 				w.untilGone("m")
 				w.wantNothingLeft("m")
 				within(t, "the time until the machine was gone", w.clock.Since(began), 0, w.cloud.Settle+lag+w.cloud.Shutdown+40*time.Second)
-				if n := len(w.effects.of("cloud delete")); n > 40 {
+				if n := len(w.effects.since("cloud delete")); n > 40 {
 					t.Errorf("%d calls of Delete", n)
 				}
 			})
@@ -119,7 +119,7 @@ func TestDeletionWaitsWhileTheCloudStillShowsTheInstance(t *testing.T) {
 	w.cloud.Evasive = true
 	w.class("small", "")
 	w.longRunning("m")
-	w.cloud.Lag = 20 * time.Second
+	w.cloud.ReadLag = 20 * time.Second
 	w.delete("m")
 	began := w.clock.Now()
 	w.untilGone("m")
@@ -140,7 +140,7 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 		"removed slowly":          func(w *world) { w.cloud.Shutdown = 3 * time.Second },
 		"with a restart before each pass": func(w *world) {
 			w.cloud.Shutdown = 3 * time.Second
-			w.cloud.Will("Delete", fakecloud.Step{})
+			w.cloud.Script("Delete", fakecloud.Step{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,9 +153,9 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 				return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
 			}
 			old := w.longRunning("m")
-			w.cloud.Lag = 20 * time.Second
+			w.cloud.ReadLag = 20 * time.Second
 			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
-			w.until("m", "the new instance", func() bool {
+			w.runUntil("m", "the new instance", func() bool {
 				if name == "with a restart before each pass" {
 					w.restart()
 				}
@@ -163,12 +163,12 @@ func TestAReplacementInALaggingCloud(t *testing.T) {
 				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
 			})
 			m := w.get("m")
-			if live := w.cloud.Live(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID ||
+			if live := w.cloud.LiveInstances(); len(live) != 1 || live[0].ProviderID != m.Spec.ProviderID ||
 				m.Spec.ProviderID == old.Spec.ProviderID {
 				t.Errorf("the machine has instance %s, had %s; live: %+v", m.Spec.ProviderID, old.Spec.ProviderID, live)
 			}
-			if made := w.cloud.Created(m.UID); made != 2 || len(w.cloud.Twins()) > 0 {
-				t.Errorf("%d instances were created; twins: %v", made, w.cloud.Twins())
+			if made := w.cloud.CreatedCount(m.UID); made != 2 || len(w.cloud.DuplicatedMachines()) > 0 {
+				t.Errorf("%d instances were created; twins: %v", made, w.cloud.DuplicatedMachines())
 			}
 			w.neverFailed()
 			w.delete("m")
@@ -190,8 +190,8 @@ func TestADeletionDuringAReplacementInALaggingCloud(t *testing.T) {
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
 	}
 	old := w.longRunning("m")
-	w.cloud.Lag = 20 * time.Second
-	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: 5 * time.Second})
+	w.cloud.ReadLag = 20 * time.Second
+	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), EffectDelay: 5 * time.Second})
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 	w.reconcile("m")
 	if in, err := w.cloud.Find("", "cluster", provider.Machine{UID: old.UID}); err != nil || in.ProviderID != old.Spec.ProviderID ||

@@ -58,19 +58,19 @@ func (r *removal) drainNode(ctx context.Context) (progress, error) {
 		start := drainStart(r.machine, r.now)
 		outcome := r.Drainer.Drain(drain.Request{
 			Subject: r.drainSubject(epoch), Start: start, Deadline: drainDeadline(r.machine, start),
-			Announced: r.announcedByNodeOnly(), NodeReachable: reachable, NotReadySince: notReadySince(r.node), Skip: skip,
+			InterruptionAnnounced: r.announcedByNodeOnly(), NodeReachable: reachable, NotReadySince: notReadySince(r.node), SkipDrain: skip,
 		})
 		if outcome.Reason == "" {
 			r.awaitFirstCheck()
 			return onDrain | r.after(drainBackstop), nil
 		}
 		outcome = r.unlessReported(v1beta1.ConditionDrained, outcome)
-		transition := r.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
-		if !outcome.Done {
-			if transition && outcome.Denied {
+		transition := r.setCondition(v1beta1.ConditionDrained, outcome.IsDone, outcome.Reason, outcome.Message)
+		if !outcome.IsDone {
+			if transition && outcome.PermissionDenied {
 				r.warn(outcome.Reason, "Drain", outcome.Message)
 			}
-			r.deleting(v1beta1.ReasonDraining, outcome.Message)
+			r.reportDeleting(v1beta1.ReasonDraining, outcome.Message)
 			r.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
 			return onDrain | r.after(drainBackstop), nil
 		}
@@ -90,13 +90,13 @@ func (r *removal) drainNode(ctx context.Context) (progress, error) {
 	}
 	drained := meta.FindStatusCondition(r.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
 	outcome := r.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Subject: r.drainSubject(epoch), Reported: r.node.Status.VolumesAttached, Drained: drained,
+		Subject: r.drainSubject(epoch), ReportedVolumes: r.node.Status.VolumesAttached, DrainTime: drained,
 		Timeout: r.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 	})
 	outcome = r.unlessReported(v1beta1.ConditionVolumesDetached, outcome)
-	r.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
-	if !outcome.Done {
-		r.deleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
+	r.setCondition(v1beta1.ConditionVolumesDetached, outcome.IsDone, outcome.Reason, outcome.Message)
+	if !outcome.IsDone {
+		r.reportDeleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
 		return onDrain | r.after(drainBackstop), nil
 	}
 	return next, nil
@@ -112,7 +112,7 @@ func (r *removal) awaitFirstCheck() {
 	} else if !r.machine.DeletionTimestamp.IsZero() {
 		return
 	}
-	r.deleting(v1beta1.ReasonDraining, message)
+	r.reportDeleting(v1beta1.ReasonDraining, message)
 }
 
 // drainSubject returns the subject of the drain. The argument epoch is the number of the last outage whose duration
@@ -130,7 +130,7 @@ func (p *pass) redrainIfInService(ctx context.Context) error {
 		return nil
 	}
 	live := &corev1.Node{}
-	err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(p.node), live)
+	err := p.Target.LiveClient.Get(ctx, client.ObjectKeyFromObject(p.node), live)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -151,7 +151,7 @@ type drainReport struct {
 // another process has just replaced the message of this process, unlessReported keeps the new message. In all other
 // cases, it returns the outcome unchanged.
 func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {
-	if o.Done {
+	if o.IsDone {
 		return o
 	}
 	last := p.states.get(p.machine).teardown.drainReport
@@ -212,12 +212,12 @@ func (p *pass) suspendDrain() {
 // uncordon uncordons the node after an update. The node must be Ready again. If another update needs the drained node,
 // the node stays cordoned.
 func (p *pass) uncordon(ctx context.Context) error {
-	if machinestate.Paused(p.machine) || p.unsupportedSchema(p.machine) != "" || isUpdating(p.machine) ||
-		machinestate.Interrupted(p.machine) || machinestate.Interrupted(p.before) ||
+	if machinestate.IsPaused(p.machine) || p.unsupportedSchema(p.machine) != "" || isUpdating(p.machine) ||
+		machinestate.IsInterrupted(p.machine) || machinestate.IsInterrupted(p.original) ||
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}
-	if !drain.Cordoned(p.node) {
+	if !drain.NeedsUncordon(p.node) {
 		return nil
 	}
 	// The cached Machine may be outdated. The current Machine may require that the node stays cordoned.
@@ -239,7 +239,7 @@ func (p *pass) uncordon(ctx context.Context) error {
 // interruptionMargin before the interruption, even if this leaves little time for the drain.
 func drainDeadline(m *v1beta1.Machine, start time.Time) time.Time {
 	end := start.Add(m.Spec.Timeouts.DrainOrDefault())
-	if at := m.Status.InterruptionTime; machinestate.Interrupted(m) && at != nil {
+	if at := m.Status.InterruptionTime; machinestate.IsInterrupted(m) && at != nil {
 		if early := at.Add(-interruptionMargin); early.Before(end) {
 			end = early
 		}

@@ -59,7 +59,7 @@ func TestANodeThatWasUncordonedIsDrainedAgain(t *testing.T) {
 func TestANodeThatWasUncordonedIsDrainedAgainForItsUpdate(t *testing.T) {
 	t.Parallel()
 	needsDrain := provider.UpdateResult{Outcome: provider.UpdateNeedsDrain}
-	a := &answers{given: []provider.UpdateResult{needsDrain, needsDrain, {Outcome: provider.UpdateInProgress}, needsDrain}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{needsDrain, needsDrain, {Outcome: provider.UpdateInProgress}, needsDrain}}
 	w, m := changed(t, a)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, metav1.ConditionTrue, v1beta1.ReasonDrained)
@@ -68,7 +68,7 @@ func TestANodeThatWasUncordonedIsDrainedAgainForItsUpdate(t *testing.T) {
 	w.step(time.Minute)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, metav1.ConditionFalse, v1beta1.ReasonDraining)
-	if last := a.asked[len(a.asked)-1]; last.Drained {
+	if last := a.asked[len(a.asked)-1]; last.NodeDrained {
 		t.Error("the driver was told that the node is drained")
 	}
 }

@@ -37,7 +37,7 @@ func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 	w.wantPhase(m, v1beta1.MachineDeleting)
 	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
 	start := w.wantCondition(m, v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
-	want(t, "effects", w.effects.of(), "API Node patch", "API Machine patch status")
+	want(t, "effects", w.effects.since(), "API Node patch", "API Machine patch status")
 	if result.RequeueAfter == 0 {
 		t.Error("no pass is scheduled in case the trigger of the drain is lost")
 	}

@@ -31,7 +31,7 @@ func TestTheFailureReasonStaysDuringTheDeletion(t *testing.T) {
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || m.Status.FailureMessage == "" {
 		t.Errorf("during the deletion the failure is %q: %q", m.Status.FailureReason, m.Status.FailureMessage)
 	}
-	if reason, counts := disruption.Of(m); counts || !machinestate.Vanished(m) {
+	if reason, counts := disruption.ReasonOf(m); counts || !machinestate.HasVanished(m) {
 		t.Errorf("a machine without an instance counts as disrupted by %s", reason)
 	}
 

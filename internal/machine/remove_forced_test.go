@@ -62,7 +62,7 @@ func TestForceDeleteEndsAlthoughTheInstanceIsNotDeleted(t *testing.T) {
 			prevent(w)
 			w.delete("m")
 			deleted := w.clock.Now()
-			w.until("m", "a deletion that waits", func() bool { return w.clock.Since(deleted) > 2*removalPatience })
+			w.runUntil("m", "a deletion that waits", func() bool { return w.clock.Since(deleted) > 2*removalPatience })
 			if len(book.left) != 0 {
 				t.Fatal("a deletion without force leaves the instance")
 			}
@@ -80,7 +80,7 @@ func TestForceDeleteEndsAlthoughTheInstanceIsNotDeleted(t *testing.T) {
 			if !strings.Contains(events, "Warning InstanceLeft: Instance "+id) || strings.Contains(events, "is gone") {
 				t.Errorf("events:\n%s", events)
 			}
-			if len(w.cloud.Live()) != 1 {
+			if len(w.cloud.LiveInstances()) != 1 {
 				t.Error("the instance is gone, so this case tests nothing")
 			}
 			if w.getNode(nodeNameOf(w.namespace, "m")) == nil {
@@ -99,7 +99,7 @@ func TestForceDeleteEndsIfTheInstanceIsUnknown(t *testing.T) {
 	w.options.ForceDeleted = book
 	w.restart()
 	w.class("small", "")
-	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no answer"), Late: 30 * time.Second})
+	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no answer"), EffectDelay: 30 * time.Second})
 	w.createMachine("m")
 	w.reconcile("m")
 	w.step(time.Minute)
@@ -109,8 +109,8 @@ func TestForceDeleteEndsIfTheInstanceIsUnknown(t *testing.T) {
 	w.annotate("m", v1beta1.AnnotationForceDelete)
 	w.delete("m")
 	w.untilGone("m")
-	if !slices.Equal(book.left, []string{"m "}) || len(w.cloud.Live()) != 1 {
-		t.Errorf("recorded: %q, instances in the cloud: %d", book.left, len(w.cloud.Live()))
+	if !slices.Equal(book.left, []string{"m "}) || len(w.cloud.LiveInstances()) != 1 {
+		t.Errorf("recorded: %q, instances in the cloud: %d", book.left, len(w.cloud.LiveInstances()))
 	}
 }
 

@@ -17,7 +17,7 @@ func TestRemainingPartsAreReportedAfterMinutes(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.running("m")
-	w.cloud.Shutdown, w.cloud.Left = time.Hour, "volume v-1: it has snapshots"
+	w.cloud.Shutdown, w.cloud.RemainingParts = time.Hour, "volume v-1: it has snapshots"
 	w.delete("m")
 	message := func() string {
 		w.reconcile("m")
@@ -27,7 +27,7 @@ func TestRemainingPartsAreReportedAfterMinutes(t *testing.T) {
 		}
 		return c.Message
 	}
-	names := func(text string) bool { return strings.Contains(text, w.cloud.Left) }
+	names := func(text string) bool { return strings.Contains(text, w.cloud.RemainingParts) }
 	began := w.clock.Now()
 	for w.clock.Since(began) < leftNamedAfter {
 		if got := message(); names(got) {

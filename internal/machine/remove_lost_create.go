@@ -14,7 +14,7 @@ import (
 // may already be a Node with pods, so it is deleted like any other instance. If the cloud does not show an instance
 // yet, a later step of the deletion waits for the settle time.
 func (r *removal) findLost(ctx context.Context) (progress, error) {
-	if r.machine.Status.Instance != nil || r.machine.Replacing() || r.neverCreated() || instanceUnrecorded(r.machine) {
+	if r.machine.Status.Instance != nil || r.machine.IsReplacing() || r.neverCreated() || instanceUnrecorded(r.machine) {
 		return next, nil
 	}
 	inputs, err := r.Classes.ResolveForDeletion(ctx, r.machine)
@@ -30,7 +30,7 @@ func (r *removal) findLost(ctx context.Context) (progress, error) {
 	if proceed := r.awaitTry(inputs); proceed != next {
 		return proceed, nil
 	}
-	instance, err := r.states.get(r.machine).teardown.found, error(nil)
+	instance, err := r.states.get(r.machine).teardown.foundInstance, error(nil)
 	if instance == nil {
 		instance, err = r.getInstance(ctx, inputs)
 	}

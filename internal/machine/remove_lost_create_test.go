@@ -16,10 +16,10 @@ func TestInstanceOfALostCreateIsDeletedWithItsNode(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	w.createMachine("m")
-	w.cloud.Will("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), Late: time.Nanosecond})
+	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), EffectDelay: time.Nanosecond})
 	w.reconcile("m")
 	w.step(time.Second)
-	if n, id := len(w.cloud.Live()), w.get("m").Spec.ProviderID; n != 1 || id != "" {
+	if n, id := len(w.cloud.LiveInstances()), w.get("m").Spec.ProviderID; n != 1 || id != "" {
 		t.Fatalf("%d instances, recorded: %q", n, id)
 	}
 	w.node("m", true)
@@ -38,9 +38,9 @@ func TestInstanceCreatedDuringADeletionIsRecorded(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	w.createMachine("m")
-	w.cloud.Will("Create", fakecloud.Step{During: func() { w.delete("m") }})
+	w.cloud.Script("Create", fakecloud.Step{During: func() { w.delete("m") }})
 	w.reconcile("m")
-	if n, id := len(w.cloud.Live()), w.get("m").Spec.ProviderID; n != 1 || id != "" {
+	if n, id := len(w.cloud.LiveInstances()), w.get("m").Spec.ProviderID; n != 1 || id != "" {
 		t.Fatalf("%d instances, recorded: %q", n, id)
 	}
 	w.node("m", true)

@@ -47,7 +47,7 @@ func (r *removal) findNode(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	node := &corev1.Node{}
-	switch err := r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
+	switch err := r.Target.LiveClient.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return r.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
@@ -107,8 +107,8 @@ func (r *removal) chooseClaimant(found candidate) progress {
 		message := found.conflict +
 			" More than one of these Nodes has a running kubelet. Delete the wrong Node, or annotate the machine " +
 			"with " + v1beta1.AnnotationForceDelete + "."
-		before := meta.FindStatusCondition(r.before.Status.Conditions, v1beta1.ConditionDeleting)
-		r.deleting(v1beta1.ReasonNodeConflict, message)
+		before := meta.FindStatusCondition(r.original.Status.Conditions, v1beta1.ConditionDeleting)
+		r.reportDeleting(v1beta1.ReasonNodeConflict, message)
 		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
 			r.warn(v1beta1.ReasonNodeConflict, "Delete", message)
 		}
@@ -140,11 +140,11 @@ func (r *removal) targetUnreachable(ctx context.Context, err error) (progress, e
 		return next, nil
 	}
 	if refused {
-		r.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
+		r.reportDeleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+
 			wording.Truncate(err.Error(), 256))
 		return onError, err
 	}
-	r.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+wording.Truncate(err.Error(), 256))
+	r.reportDeleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+wording.Truncate(err.Error(), 256))
 	return onError, err
 }
 
@@ -157,7 +157,7 @@ func (r *removal) targetFailsSince() (since time.Time) {
 		if r.instanceGone {
 			failing = &m.teardown.cleanupFailsSince
 		}
-		if failing.IsZero() || r.Reach != nil && outageEndedAfter(r.Reach, *failing) {
+		if failing.IsZero() || r.Reachability != nil && outageEndedAfter(r.Reachability, *failing) {
 			*failing = r.now
 		}
 		since = *failing
@@ -172,7 +172,7 @@ func (r *removal) neverJoined(ctx context.Context) bool {
 		return false
 	}
 	name := index.NodeName(r.machine)
-	return name == "" || apierrors.IsNotFound(r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}))
+	return name == "" || apierrors.IsNotFound(r.Target.LiveClient.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}))
 }
 
 // deleteNode deletes the Node of an instance that is gone. If another Node now has the same name, that Node is not
@@ -213,17 +213,17 @@ const answerTimeout = 2 * time.Second
 // answers, the outage will soon be over, and the deletion waits for this. If the cluster rejects the credentials, the
 // deletion must always wait. Machines can still join, and the controller cannot see which of them have pods.
 func (r *removal) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
-	if r.Target == nil || r.Reach == nil {
+	if r.Target == nil || r.Reachability == nil {
 		return next, false
 	}
-	since, unreachable := r.Reach.TargetUnreachable()
+	since, unreachable := r.Reachability.TargetUnreachable()
 	if !unreachable {
 		return next, false
 	}
 	// Each deletion waits for the whole of targetPatience, even if the outage has lasted longer. The outage may end soon,
 	// and then the resources of the Machine in the target cluster can be found and deleted.
 	left := targetPatience - min(r.now.Sub(since), r.now.Sub(r.targetFailsSince()))
-	refuses := r.Reach.TargetRefuses()
+	refuses := r.Reachability.TargetRefuses()
 	neverJoined := r.machine.Status.NodeRef == nil && !refuses
 	if forced(r.machine) || neverJoined && left <= 0 && !r.targetAnswers(ctx) {
 		r.leftBehind = true
@@ -234,16 +234,16 @@ func (r *removal) waitWhileUnreachable(ctx context.Context) (proceed progress, u
 		r.requeueIn(left)
 	}
 	if refuses {
-		r.deleting(v1beta1.ReasonTargetCredentialsRefused,
+		r.reportDeleting(v1beta1.ReasonTargetCredentialsRefused,
 			fmt.Sprintf("Waiting for the target cluster, which has refused the provider's credentials since %s: it is not known which pods run on the node. Renew the kubeconfig of the target cluster.", since.UTC().Format(time.RFC3339)))
 		return atTime, true
 	}
-	r.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("Waiting for the target cluster, which has been unreachable since %s.",
+	r.reportDeleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("Waiting for the target cluster, which has been unreachable since %s.",
 		since.UTC().Format(time.RFC3339)))
 	return atTime, true
 }
 
-func outageEndedAfter(reach Reach, since time.Time) bool {
+func outageEndedAfter(reach Reachability, since time.Time) bool {
 	past, _ := reach.TargetOutages()
 	return len(past) > 0 && past[len(past)-1].To.After(since)
 }
@@ -252,5 +252,5 @@ func (r *removal) targetAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	name := cmp.Or(index.NodeName(r.machine), r.machine.Name)
-	return client.IgnoreNotFound(r.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
+	return client.IgnoreNotFound(r.Target.LiveClient.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }

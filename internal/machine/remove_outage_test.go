@@ -42,7 +42,7 @@ func TestDeletionInAnOutageReadsOnceMoreBeforeLeavingAnythingBehind(t *testing.T
 	w.step(targetPatience)
 	w.targetDown = false
 	for range 2 {
-		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.Live()) == 0 || result.RequeueAfter != targetPoll {
+		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.LiveInstances()) == 0 || result.RequeueAfter != targetPoll {
 			t.Fatalf("the deletion continues without a cluster that answers, or checks again after %s", result.RequeueAfter)
 		}
 	}

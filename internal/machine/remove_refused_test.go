@@ -19,7 +19,7 @@ func throttledFor(d time.Duration) error {
 
 func (w *world) wantDeletes(want int) {
 	w.t.Helper()
-	if got := w.cloud.Deletes(); got != want {
+	if got := w.cloud.DeleteCount(); got != want {
 		w.t.Errorf("Delete was called %d times, want %d", got, want)
 	}
 }
@@ -93,7 +93,7 @@ func TestARefusedLookupOfADeletionIsNotRepeatedByEvents(t *testing.T) {
 // Rule: one-try-per-backoff.
 func TestARefusedDeleteOfAReplacedInstanceIsNotRepeatedByEvents(t *testing.T) {
 	t.Parallel()
-	w, _ := changed(t, &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement}}})
+	w, _ := changed(t, &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement}}})
 	w.cloud.Fail("Delete", throttledFor(time.Minute))
 	wait := w.reconcile("m").RequeueAfter
 	for range 5 {

@@ -37,7 +37,7 @@ func TestHooksBlockTheDeletionInTheirOrder(t *testing.T) {
 	w.effects.clear()
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForPreTerminateHook)
-	want(t, "effects", w.effects.of(), "API Node patch", "API Machine patch status")
+	want(t, "effects", w.effects.since(), "API Node patch", "API Machine patch status")
 	w.wantRest("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreTerminate = nil })
 	w.reconcile("m")
@@ -187,17 +187,17 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 		{"never requested", func(w *world) {}, time.Minute},
 		{"the instance never appears", func(w *world) { w.cloud.Fail("Create", lost); w.reconcile("m") }, time.Minute},
 		{"the instance is created late", func(w *world) {
-			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: 50 * time.Second})
+			w.cloud.Script("Create", fakecloud.Step{Err: lost, EffectDelay: 50 * time.Second})
 			w.reconcile("m")
 		}, time.Minute},
 		{"the instance shows late", func(w *world) {
-			w.cloud.Blind = 50 * time.Second
-			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: time.Nanosecond})
+			w.cloud.TagLookupDelay = 50 * time.Second
+			w.cloud.Script("Create", fakecloud.Step{Err: lost, EffectDelay: time.Nanosecond})
 			w.reconcile("m")
 		}, time.Minute},
 		{"the instance shows at once and is removed slowly", func(w *world) {
 			w.cloud.Shutdown = 5 * time.Minute
-			w.cloud.Will("Create", fakecloud.Step{Err: lost, Late: time.Nanosecond})
+			w.cloud.Script("Create", fakecloud.Step{Err: lost, EffectDelay: time.Nanosecond})
 			w.reconcile("m")
 			w.step(time.Second)
 		}, 5 * time.Minute},
@@ -217,7 +217,7 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 			within(t, "the time until the machine was gone", w.clock.Since(began), tc.low, tc.low+time.Minute)
 			w.wantNothingLeft("m")
 			w.step(time.Hour)
-			if n := len(w.cloud.Live()); n > 0 {
+			if n := len(w.cloud.LiveInstances()); n > 0 {
 				t.Errorf("%d instances appeared after the machine was gone", n)
 			}
 		})
@@ -230,9 +230,9 @@ func TestDeletionDuringCreate(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
 	w.createMachine("m")
-	w.cloud.Will("Create", fakecloud.Step{During: func() { w.delete("m") }})
-	if result := w.reconcile("m"); result.RequeueAfter == 0 || len(w.cloud.Live()) != 1 {
-		t.Errorf("%d instances, next check after %s", len(w.cloud.Live()), result.RequeueAfter)
+	w.cloud.Script("Create", fakecloud.Step{During: func() { w.delete("m") }})
+	if result := w.reconcile("m"); result.RequeueAfter == 0 || len(w.cloud.LiveInstances()) != 1 {
+		t.Errorf("%d instances, next check after %s", len(w.cloud.LiveInstances()), result.RequeueAfter)
 	}
 	w.untilGone("m")
 	w.wantNothingLeft("m")
@@ -290,7 +290,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 			t.Error("the pass reports no error to retry on")
 		}
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
-		if len(w.cloud.Live()) != 1 {
+		if len(w.cloud.LiveInstances()) != 1 {
 			t.Error("the instance was deleted")
 		}
 		w.targetDown = false
@@ -315,7 +315,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 		}
 		w.step(30 * time.Second)
 		w.reconcile("m")
-		if w.get("m") != nil || len(w.cloud.Live()) != 0 {
+		if w.get("m") != nil || len(w.cloud.LiveInstances()) != 0 {
 			t.Error("the machine or the instance remains")
 		}
 	})
@@ -353,7 +353,7 @@ func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 		if _, err := w.pass("m"); err == nil {
 			t.Error("one failed call counts as an outage")
 		}
-		if len(w.cloud.Live()) != 0 {
+		if len(w.cloud.LiveInstances()) != 0 {
 			t.Error("the instance remains")
 		}
 		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)

@@ -22,14 +22,14 @@ func (r *removal) detachByForce(ctx context.Context) (progress, error) {
 	}
 	r.refreshNow()
 	since, epoch := outOfServiceSince(r.machine, r.now), uint64(0)
-	if r.Reach != nil {
-		_, epoch = r.Reach.TargetOutages()
+	if r.Reachability != nil {
+		_, epoch = r.Reachability.TargetOutages()
 	}
 	outcome := r.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-		Subject: r.drainSubject(epoch), Reported: r.node.Status.VolumesAttached, Drained: since,
+		Subject: r.drainSubject(epoch), ReportedVolumes: r.node.Status.VolumesAttached, DrainTime: since,
 		Timeout: r.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 	})
-	if outcome.Done {
+	if outcome.IsDone {
 		r.setCondition(v1beta1.ConditionVolumesDetached, true, outcome.Reason, outcome.Message)
 		return next, nil
 	}
@@ -39,9 +39,9 @@ func (r *removal) detachByForce(ctx context.Context) (progress, error) {
 		dropCondition(&r.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	}
 	r.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
-	r.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
+	r.reportDeleting(v1beta1.ReasonWaitingForVolumeDetach, message)
 	proceed := onDrain | r.after(drainBackstop)
-	if len(outcome.Attached) == 0 {
+	if len(outcome.AttachedVolumes) == 0 {
 		return proceed, nil // The attached volumes are not known yet.
 	}
 	node, err := drain.OutOfService(ctx, r.Target.Nodes, r.node, r.now)

@@ -23,8 +23,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// silent creates a running Machine with attached volumes. The kubelet of its node no longer reports.
-func (w *world) silent(name string, volumes ...string) *v1beta1.Machine {
+// createSilent creates a running Machine with attached volumes. The kubelet of its node no longer reports.
+func (w *world) createSilent(name string, volumes ...string) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.running(name)
 	for _, volume := range volumes {
@@ -89,7 +89,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.cloud.Shutdown = time.Minute
-	node := w.silent("m", "db").Status.NodeRef.Name
+	node := w.createSilent("m", "db").Status.NodeRef.Name
 	w.delete("m")
 
 	// While the instance may still run, its volumes may be in use.
@@ -103,9 +103,9 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	w.step(time.Minute)
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "writes", w.effects.of("API"), "API Node patch", "API Machine patch status")
-	if !w.isOutOfService(node) || len(w.cloud.Live()) > 0 {
-		t.Fatalf("the node's taints are %v, %d instances remain", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
+	want(t, "writes", w.effects.since("API"), "API Node patch", "API Machine patch status")
+	if !w.isOutOfService(node) || len(w.cloud.LiveInstances()) > 0 {
+		t.Fatalf("the node's taints are %v, %d instances remain", w.getNode(node).Spec.Taints, len(w.cloud.LiveInstances()))
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForVolumeDetach)
 	since := w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
@@ -129,7 +129,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 	w.settleDrains("m")
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "writes", w.effects.of("API"), "API Node delete", "API Machine patch")
+	want(t, "writes", w.effects.since("API"), "API Node delete", "API Machine patch")
 	w.wantNothingLeft("m")
 }
 
@@ -138,12 +138,12 @@ func TestASilentNodeWithoutVolumesIsDeletedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	w.silent("m")
+	w.createSilent("m")
 	w.attach("another-node", "another")
 	w.delete("m")
 	w.effects.clear()
 	w.reconcile("m")
-	want(t, "effects", w.effects.of(), "API Node patch", "cloud delete", "API Node delete", "API Machine patch")
+	want(t, "effects", w.effects.since(), "API Node patch", "cloud delete", "API Node delete", "API Machine patch")
 	w.wantNothingLeft("m")
 }
 
@@ -174,7 +174,7 @@ func TestAttachedVolumesDelayTheDeletionOfASilentNodeOnlyForATime(t *testing.T) 
 			t.Parallel()
 			w := newWorld(t)
 			w.class("small", "")
-			w.silent("m", "db")
+			w.createSilent("m", "db")
 			w.delete("m")
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
@@ -190,7 +190,7 @@ func TestOutOfServiceTaintNeedsKnownAttachments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
-	node := w.silent("m", "db").Status.NodeRef.Name
+	node := w.createSilent("m", "db").Status.NodeRef.Name
 	w.refuse = forbid[*storagev1.VolumeAttachmentList]
 	w.delete("m")
 	w.reconcile("m")
@@ -252,18 +252,18 @@ func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 	w.cloud.OnUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
 	}
-	m := w.silent("m", "db")
+	m := w.createSilent("m", "db")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
 	w.reconcile("m")
-	if !w.isOutOfService(m.Status.NodeRef.Name) || len(w.cloud.Live()) > 0 {
-		t.Fatalf("the node is not out of service, or %d instances remain: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
+	if !w.isOutOfService(m.Status.NodeRef.Name) || len(w.cloud.LiveInstances()) > 0 {
+		t.Fatalf("the node is not out of service, or %d instances remain: %s", len(w.cloud.LiveInstances()), summaryOf(w.get("m")))
 	}
 	w.wantPhase(w.get("m"), v1beta1.MachineUpdating)
 	w.detach(t.Context(), "db")
 	w.settleDrains("m")
 	w.reconcile("m")
-	if w.getNode(m.Status.NodeRef.Name) != nil || len(w.cloud.Live()) != 1 {
-		t.Errorf("the old node remains, or there are %d instances: %s", len(w.cloud.Live()), summaryOf(w.get("m")))
+	if w.getNode(m.Status.NodeRef.Name) != nil || len(w.cloud.LiveInstances()) != 1 {
+		t.Errorf("the old node remains, or there are %d instances: %s", len(w.cloud.LiveInstances()), summaryOf(w.get("m")))
 	}
 	if c := meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionVolumesDetached); c != nil {
 		t.Errorf("the new instance has the condition %+v", c)
@@ -275,18 +275,18 @@ func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
 // Rules: crash-safe-everywhere, out-of-service-taint.
 func TestCrashesDuringTheDeletionOfASilentNode(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
+	for _, mode := range []effectCut{{losesAnswer: true, dies: true}, {losesAnswer: true}, {losesAnswer: false}} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			for at := 1; ; at++ {
 				w := newWorld(t)
 				w.class("small", "")
-				node := w.silent("m", "db").Status.NodeRef.Name
+				node := w.createSilent("m", "db").Status.NodeRef.Name
 				w.delete("m")
 				w.effects.seen = 0
-				w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
+				w.effects.next = effectCut{effectNumber: at, losesAnswer: mode.losesAnswer, dies: mode.dies}
 				outOfService := false
-				w.until("m", "the deletion of the machine", func() bool {
+				w.runUntil("m", "the deletion of the machine", func() bool {
 					if w.isOutOfService(node) && !outOfService {
 						outOfService = true // The attach/detach controller does this then.
 						w.detach(t.Context(), "db")
@@ -338,7 +338,7 @@ func TestDrainThatCannotReadPodsIsReported(t *testing.T) {
 	w.step(24 * time.Hour) // past any deadline
 	w.drains("m")
 	w.reconcile("m")
-	if len(w.cloud.Live()) != 1 {
+	if len(w.cloud.LiveInstances()) != 1 {
 		t.Error("the instance was deleted although its pods could not be read")
 	}
 	want(t, "events", reasons(w.events.take()), v1beta1.ReasonDrainError)
@@ -394,7 +394,7 @@ func TestUnreadyNodeDoesNotDelayADeletionForHours(t *testing.T) {
 	}
 	w.step(time.Minute)
 	w.reconcile("m")
-	if !w.isOutOfService(node) || len(w.cloud.Live()) > 0 {
-		t.Errorf("the node's taints are %v, %d instances remain", w.getNode(node).Spec.Taints, len(w.cloud.Live()))
+	if !w.isOutOfService(node) || len(w.cloud.LiveInstances()) > 0 {
+		t.Errorf("the node's taints are %v, %d instances remain", w.getNode(node).Spec.Taints, len(w.cloud.LiveInstances()))
 	}
 }

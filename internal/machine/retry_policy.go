@@ -10,12 +10,12 @@ import (
 
 type retryPolicy struct {
 	reason string
-	// first and most are the minimum and the maximum backoff. If both are zero, the call is repeated only when the
+	// minBackoff and most are the minimum and the maximum backoff. If both are zero, the call is repeated only when the
 	// spec, the class or a Secret changes.
-	first, most time.Duration
+	minBackoff, maxBackoff time.Duration
 }
 
-func (c retryPolicy) terminal() bool { return c.most == 0 }
+func (c retryPolicy) terminal() bool { return c.maxBackoff == 0 }
 
 // isRejection returns true if the provider rejects the configuration. A rejection does not make the machine Failed,
 // because a replacement with the same configuration would also be rejected.
@@ -67,14 +67,14 @@ func lookupRetryPolicy(code provider.Code) retryPolicy {
 // added, so that machines whose calls failed at the same time retry at different times. The jitter depends only on
 // the seed and the number of failures.
 func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
-	d := c.first
+	d := c.minBackoff
 	for range min(failures, 32) - 1 {
-		if d >= c.most {
+		if d >= c.maxBackoff {
 			break
 		}
 		d *= 2
 	}
-	d = min(d, c.most)
+	d = min(d, c.maxBackoff)
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(seed))
 	_, _ = h.Write([]byte{byte(failures), byte(failures >> 8)})

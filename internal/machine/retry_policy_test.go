@@ -75,7 +75,7 @@ func TestProviderGuideDocumentsTheRetryPolicies(t *testing.T) {
 			continue
 		}
 		if found == nil {
-			t.Errorf("%s is tried again from %s to %s, but the guide says %q", code, c.first, c.most, message[code])
+			t.Errorf("%s is tried again from %s to %s, but the guide says %q", code, c.minBackoff, c.maxBackoff, message[code])
 			continue
 		}
 		unit := time.Minute
@@ -84,8 +84,8 @@ func TestProviderGuideDocumentsTheRetryPolicies(t *testing.T) {
 		}
 		first, _ := strconv.Atoi(found[1])
 		most, _ := strconv.Atoi(found[3])
-		if time.Duration(first)*unit != c.first || time.Duration(most)*time.Minute != c.most {
-			t.Errorf("%s is tried again from %s to %s, but the guide says %q", code, c.first, c.most, message[code])
+		if time.Duration(first)*unit != c.minBackoff || time.Duration(most)*time.Minute != c.maxBackoff {
+			t.Errorf("%s is tried again from %s to %s, but the guide says %q", code, c.minBackoff, c.maxBackoff, message[code])
 		}
 	}
 }

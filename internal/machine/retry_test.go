@@ -31,7 +31,7 @@ func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Durat
 			return w.clock.Since(began), wait
 		}
 	}
-	w.t.Fatalf("Create was not called again; effects: %q", lastOf(w.effects.of(), 20))
+	w.t.Fatalf("Create was not called again; effects: %q", lastOf(w.effects.since(), 20))
 	return 0, 0
 }
 
@@ -86,7 +86,7 @@ func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
 					t.Errorf("lastOperation of a running machine is %+v", o)
 				}
 				w.wantRest("m")
-				if live := w.cloud.Live(); len(live) != 1 {
+				if live := w.cloud.LiveInstances(); len(live) != 1 {
 					t.Errorf("there are %d instances", len(live))
 				}
 			})
@@ -133,21 +133,21 @@ func TestRetryAnnotationTriesAtOnce(t *testing.T) {
 func (w *world) follow(name, date string) {
 	w.t.Helper()
 	m := w.get(name)
-	findings := why.Explain(why.Facts{Now: w.clock.Now(), Machine: m, Provider: why.Process{Known: true, Name: "p",
-		Seen: &m.CreationTimestamp.Time}})
+	findings := why.Explain(why.Facts{Now: w.clock.Now(), Machine: m, Provider: why.Process{IsKnown: true, Name: "p",
+		LastRenewal: &m.CreationTimestamp.Time}})
 	at := slices.IndexFunc(findings, func(f why.Finding) bool { return f.Reason == v1beta1.ReasonInvalidConfiguration })
 	if at < 0 {
 		w.t.Fatalf("machinist why says %+v", findings)
 	}
-	if until := findings[at].Until; until == nil || !until.Equal(m.Status.LastOperation.NextTryTime.Time) {
+	if until := findings[at].NextStepTime; until == nil || !until.Equal(m.Status.LastOperation.NextTryTime.Time) {
 		w.t.Errorf("the next try is due at %v, but machinist why says %v", m.Status.LastOperation.NextTryTime, until)
 	}
-	_, command, found := strings.Cut(findings[at].Do, ": kubectl ")
+	_, command, found := strings.Cut(findings[at].Instructions, ": kubectl ")
 	fields := strings.Fields(strings.ReplaceAll(command, "$(date +%s)", date))
 	if !found || len(fields) != 7 || !slices.Equal(fields[:5], []string{"annotate", "machines.machinist.dev", name, "-n",
 		w.namespace}) ||
 		fields[6] != "--overwrite" {
-		w.t.Fatalf("machinist why advises %q", findings[at].Do)
+		w.t.Fatalf("machinist why advises %q", findings[at].Instructions)
 	}
 	key, value, _ := strings.Cut(fields[5], "=")
 	w.update(name, func(m *v1beta1.Machine) { set(&m.Annotations, key, value) })
@@ -169,7 +169,7 @@ func TestRetryAnnotationWorksAfterAnyError(t *testing.T) {
 // Rule: rejected-configuration-retried-slowly.
 func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	w, _ := changed(t, &answers{
+	w, _ := changed(t, &scriptedUpdates{
 		errs:  []error{provider.Errorf(provider.FailedPrecondition, "a policy forbids it")},
 		given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
 	})

@@ -54,9 +54,9 @@ func (p *pass) showsWithin() time.Duration {
 
 // countsAsAbsent records that the cloud answered NotFound to a read by provider ID. It returns true if the instance
 // counts as absent. If more reads are needed, the Machine is requeued.
-func (p *pass) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool {
+func (p *pass) countsAsAbsent(ctx context.Context, inputs resolve.Inputs) bool {
 	if left := p.showsWithin(); left > 0 {
-		p.states.update(p.machine, func(m *machineState) { m.instance.checked = false })
+		p.states.update(p.machine, func(m *machineState) { m.instance.isConfirmed = false })
 		p.requeueIn(left)
 		return false
 	}
@@ -64,7 +64,7 @@ func (p *pass) countsAsAbsent(ctx context.Context, inputs resolve.Resolved) bool
 	first := p.states.get(p.machine).instance.missingSince
 	if first.IsZero() {
 		first = p.Clock.Now() // The interval begins with this answer, not with the start of the pass.
-		p.states.update(p.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
+		p.states.update(p.machine, func(m *machineState) { m.instance.missingSince, m.instance.isConfirmed = first, false })
 	} else if p.now.Sub(first) >= recheck {
 		return p.absenceConfirmed(ctx, inputs)
 	}
@@ -82,7 +82,7 @@ func (p *pass) noteShown() {
 
 // followAbsent handles a Machine whose instance is not shown by the cloud. If the status already contains the instance
 // (known is true), the status stays unchanged until the instance counts as absent.
-func (p *pass) followAbsent(ctx context.Context, inputs resolve.Resolved, known bool) progress {
+func (p *pass) followAbsent(ctx context.Context, inputs resolve.Inputs, known bool) progress {
 	if p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return onMachine // The owner replaces the Machine.
 	}
@@ -99,7 +99,7 @@ func (p *pass) followAbsent(ctx context.Context, inputs resolve.Resolved, known 
 // confirmGone checks the answer Gone of Delete: whether the cloud really has no instance. Many drivers look up the
 // instance before they delete it. Such a driver also returns Gone if the cloud does not show the instance yet. Without
 // this check, the Machine would be deleted and the instance would remain.
-func (r *removal) confirmGone(ctx context.Context, inputs resolve.Resolved,
+func (r *removal) confirmGone(ctx context.Context, inputs resolve.Inputs,
 	result provider.DeleteResult) progress {
 	switch {
 	case r.deletionAccepted():
@@ -109,7 +109,7 @@ func (r *removal) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	}
 	poll := pollInterval(r.now.Sub(r.nothingToDeleteSince()))
 	if left := r.showsWithin(); left > 0 {
-		r.deleting(v1beta1.ReasonCreateSettling,
+		r.reportDeleting(v1beta1.ReasonCreateSettling,
 			"The provider does not show the instance. Waiting for the settle time to pass, "+
 				"because a new instance may appear late.")
 		return r.after(min(left, poll))
@@ -119,7 +119,7 @@ func (r *removal) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	case provider.IsNotFound(err):
 		if err := r.confirmNotFound(ctx, inputs); err != nil {
 			r.failing = true
-			r.deleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
+			r.reportDeleting(v1beta1.ReasonProviderUnavailable, messageOf(err))
 			return r.after(askWitnessesAgain)
 		}
 		return r.recordGone()
@@ -128,12 +128,12 @@ func (r *removal) confirmGone(ctx context.Context, inputs resolve.Resolved,
 	case instance.OwnedBy(r.ClusterID, identity(r.machine)) != nil:
 		return r.recordGone() // The provider ID now belongs to another instance.
 	}
-	r.deleting(v1beta1.ReasonInstanceTerminating, "The provider reported that the instance is gone, but still shows it. Deleting it again.")
+	r.reportDeleting(v1beta1.ReasonInstanceTerminating, "The provider reported that the instance is gone, but still shows it. Deleting it again.")
 	return r.after(poll)
 }
 
 func (r *removal) recordGone() progress {
-	r.states.update(r.machine, func(m *machineState) { m.teardown.accepted = true })
+	r.states.update(r.machine, func(m *machineState) { m.teardown.deletionAccepted = true })
 	r.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
@@ -141,7 +141,7 @@ func (r *removal) recordGone() progress {
 // deletionAccepted reports whether the deletion needs no further check. No check is needed if the cloud has accepted
 // the deletion of the instance, or a check has confirmed that the instance is gone.
 func (r *removal) deletionAccepted() bool {
-	if r.states.get(r.machine).teardown.accepted {
+	if r.states.get(r.machine).teardown.deletionAccepted {
 		return true
 	}
 	last := r.machine.Status.LastOperation

@@ -63,7 +63,7 @@ func TestDeletionWithCredentialsOfAnotherAccountWaits(t *testing.T) {
 		w.step(10 * time.Second)
 	}
 	m := w.get("m")
-	if m == nil || len(w.cloud.Live()) != 1 {
+	if m == nil || len(w.cloud.LiveInstances()) != 1 {
 		t.Fatal("the machine is gone, but its instance is not")
 	}
 	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonProviderUnavailable)

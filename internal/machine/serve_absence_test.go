@@ -15,7 +15,7 @@ import (
 )
 
 func lagging(lag time.Duration) func(*world) {
-	return func(w *world) { w.cloud.Lag = lag }
+	return func(w *world) { w.cloud.ReadLag = lag }
 }
 
 func (w *world) neverFailed() {
@@ -51,7 +51,7 @@ func TestInstanceThatShowsLateIsNotCreatedTwice(t *testing.T) {
 				w.class("small", joinsWithToken)
 				m := w.createMachine("m")
 				w.untilPhase("m", v1beta1.MachineRunning)
-				if n := w.cloud.Created(m.UID); n != 1 {
+				if n := w.cloud.CreatedCount(m.UID); n != 1 {
 					t.Errorf("%d instances were created", n)
 				}
 				w.neverFailed()
@@ -59,7 +59,7 @@ func TestInstanceThatShowsLateIsNotCreatedTwice(t *testing.T) {
 				if n := len(w.effects.calls()); n > 15 {
 					t.Errorf("%d calls to the cloud: %q", n, w.effects.calls())
 				}
-				w.until("m", "rest", func() bool { return w.reconcile("m").RequeueAfter == 0 })
+				w.runUntil("m", "rest", func() bool { return w.reconcile("m").RequeueAfter == 0 })
 				w.wantRest("m")
 			})
 		}
@@ -70,7 +70,7 @@ func TestInstanceThatShowsLateIsNotCreatedTwice(t *testing.T) {
 			w.class("small", "")
 			m := w.createMachine("m")
 			w.untilPhase("m", v1beta1.MachineAvailable)
-			if n := w.cloud.Created(m.UID); n != 1 {
+			if n := w.cloud.CreatedCount(m.UID); n != 1 {
 				t.Errorf("%d instances were created", n)
 			}
 			w.neverFailed()
@@ -86,14 +86,14 @@ func TestNextProcessWaitsForInstanceThatShowsLate(t *testing.T) {
 	w := newWorld(t, joining, lagging(20*time.Second))
 	w.class("small", "")
 	m := w.createMachine("m")
-	w.effects.next = cut{at: 3, dies: true} // 3 is the status write, after Create and the provider ID
+	w.effects.next = effectCut{effectNumber: 3, dies: true} // 3 is the status write, after Create and the provider ID
 	_, _ = w.pass("m")
 	w.restart()
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioning)
 	w.untilPhase("m", v1beta1.MachineRunning)
 	w.neverFailed()
-	if n := w.cloud.Created(m.UID); n != 1 {
+	if n := w.cloud.CreatedCount(m.UID); n != 1 {
 		t.Errorf("%d instances were created", n)
 	}
 }
@@ -155,7 +155,7 @@ func TestPreemptionThatTheNodeReportsFirstIsDetected(t *testing.T) {
 		"the instance is shown as terminating": {func(w *world, id string) {
 			w.cloud.SetState(id, provider.StateTerminating, "preempted")
 		}, time.Minute},
-		"the instance is still shown as running": {func(w *world, _ string) { w.cloud.Lag = 5 * time.Second }, time.Minute + maxRecheck},
+		"the instance is still shown as running": {func(w *world, _ string) { w.cloud.ReadLag = 5 * time.Second }, time.Minute + maxRecheck},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +195,7 @@ func TestVanishedNewInstanceIsDetectedAfterTheSettleTime(t *testing.T) {
 			w.untilPhase("m", v1beta1.MachineFailed)
 			within(t, "the time until detection", w.clock.Since(began), w.cloud.Settle+recheckAfter(w.cloud.Settle),
 				w.cloud.Settle+maxRecheck+time.Second)
-			if n := len(w.effects.of("cloud get")); n > 5 { // In another process, two of the reads are by tags.
+			if n := len(w.effects.since("cloud get")); n > 5 { // In another process, two of the reads are by tags.
 				t.Errorf("%d reads", n)
 			}
 		})
@@ -210,7 +210,9 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 	missing := fakecloud.Step{Err: provider.Errorf(provider.NotFound, "a replica that is behind")}
 	for name, between := range map[string]func(*world){
 		"shown again": func(*world) {},
-		"an error":    func(w *world) { w.cloud.Will("Get", fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no")}) },
+		"an error": func(w *world) {
+			w.cloud.Script("Get", fakecloud.Step{Err: provider.Errorf(provider.Unavailable, "no")})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,10 +220,10 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 			w.class("small", "")
 			m := w.longRunning("m")
 			w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionFalse)
-			w.cloud.Will("Get", missing)
+			w.cloud.Script("Get", missing)
 			between(w)
 			if name == "an error" {
-				w.cloud.Will("Get", missing)
+				w.cloud.Script("Get", missing)
 			}
 			for range 6 {
 				again := w.reconcile("m").RequeueAfter
@@ -237,7 +239,7 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 		w.class("small", "")
 		m := w.longRunning("m")
 		for range 2 {
-			w.cloud.Will("Get", missing)
+			w.cloud.Script("Get", missing)
 			w.setNodeReady(m.Status.NodeRef.Name, corev1.ConditionFalse)
 			w.reconcile("m")
 			w.step(time.Hour)
@@ -252,14 +254,14 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 // Rule: absence-needs-two-reads.
 func TestStaleReadDoesNotChangeTheState(t *testing.T) {
 	t.Parallel()
-	back := fakecloud.Step{Answer: func(in *provider.Instance) { in.State = provider.StatePending }}
+	back := fakecloud.Step{EditAnswer: func(in *provider.Instance) { in.State = provider.StatePending }}
 	w := newWorld(t, noTarget)
 	w.class("small", "")
 	w.createMachine("m")
 	m := w.untilPhase("m", v1beta1.MachineAvailable)
 	w.effects.clear()
 	for range 3 {
-		w.cloud.Will("Get", back)
+		w.cloud.Script("Get", back)
 		w.process.CheckInstance(m)
 		w.reconcile("m")
 	}
@@ -280,7 +282,7 @@ func TestAddressesThatShowAfterTheNodeIsReadyAreRecorded(t *testing.T) {
 	w.cloud.SetAddress(w.get("m").Spec.ProviderID, "10.7.7.7")
 	w.step(2 * time.Second)
 	w.node("m", true)
-	w.until("m", "the address", func() bool {
+	w.runUntil("m", "the address", func() bool {
 		m := w.get("m")
 		return m.Status.Phase == v1beta1.MachineRunning && len(m.Status.Addresses) == 1 &&
 			m.Status.Addresses[0].Address == "10.7.7.7"
@@ -295,11 +297,11 @@ func TestUpdateOfInstanceThatIsNotShown(t *testing.T) {
 	missing := provider.Errorf(provider.NotFound, "no such instance")
 	t.Run("a new instance is waited for", func(t *testing.T) {
 		t.Parallel()
-		a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
+		a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
 			errs: []error{missing, missing, missing}}
 		w, m := changed(t, a)
 		w.events.take()
-		w.until("m", "the update", func() bool {
+		w.runUntil("m", "the update", func() bool {
 			m = w.get("m")
 			return m.Status.Applied.ClassName == "large"
 		})
@@ -315,7 +317,7 @@ func TestUpdateOfInstanceThatIsNotShown(t *testing.T) {
 	})
 	t.Run("an old instance is looked up", func(t *testing.T) {
 		t.Parallel()
-		a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
+		a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
 			errs: slices.Repeat([]error{missing}, 40)}
 		w, m := changed(t, a)
 		w.step(time.Hour)

@@ -32,23 +32,23 @@ const (
 	askWitnessesAgain = 30 * time.Second
 )
 
-// inconclusive is an error that explains why a NotFound answer does not prove that the instance is absent.
-type inconclusive string
+// inconclusiveError is an error that explains why a NotFound answer does not prove that the instance is absent.
+type inconclusiveError string
 
 // Error implements error.
-func (n inconclusive) Error() string { return string(n) }
+func (n inconclusiveError) Error() string { return string(n) }
 
-func witnessDenied(machine string) inconclusive {
-	return inconclusive(fmt.Sprintf("The provider does not find the instance. It does not find the instance of machine %s "+
+func witnessDenied(machine string) inconclusiveError {
+	return inconclusiveError(fmt.Sprintf("The provider does not find the instance. It does not find the instance of machine %s "+
 		"either, whose node is Ready, so its answer proves nothing. Check that the credentials are those of the right "+
 		"project.", machine))
 }
 
 // confirmNotFound returns an error if the cloud's NotFound answer does not prove that the instance is absent.
-func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Resolved) error {
+func (p *pass) confirmNotFound(ctx context.Context, inputs resolve.Inputs) error {
 	if in := p.machine.Status.Instance; in != nil && in.Account != "" {
 		if opened := provider.AccountOf(p.Cloud, inputs.Class()); opened != "" && opened != in.Account {
-			return inconclusive(fmt.Sprintf("The credentials are for account %q, but the instance is in account %q. "+
+			return inconclusiveError(fmt.Sprintf("The credentials are for account %q, but the instance is in account %q. "+
 				"Restore the credentials of that account in the Secret.", opened, in.Account))
 		}
 	}
@@ -82,7 +82,7 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 	if applied := p.machine.Status.Applied; applied != nil && applied.ClassName != "" {
 		class = applied.ClassName
 	}
-	all, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+	all, err := index.ListShared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.InNamespace(p.machine.Namespace), client.MatchingFields{index.MachineByClass: class})
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of class %s: %w", class, err)
@@ -102,7 +102,7 @@ func (p *pass) witnesses(ctx context.Context) (found []*v1beta1.Machine, err err
 
 // absenceConfirmed reads the witnesses from the cloud after two reads of the instance have returned NotFound. It
 // returns true if the instance counts as absent.
-func (p *pass) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bool {
+func (p *pass) absenceConfirmed(ctx context.Context, inputs resolve.Inputs) bool {
 	denied := p.states.get(p.machine).instance.deniedAt
 	if left := denied.Add(askWitnessesAgain).Sub(p.now); !denied.IsZero() && left > 0 {
 		p.requeueIn(left)
@@ -112,7 +112,7 @@ func (p *pass) absenceConfirmed(ctx context.Context, inputs resolve.Resolved) bo
 	if err == nil {
 		return true
 	}
-	if _, nothing := errors.AsType[inconclusive](err); nothing && denied.IsZero() {
+	if _, nothing := errors.AsType[inconclusiveError](err); nothing && denied.IsZero() {
 		p.warn(v1beta1.ReasonProviderUnavailable, "Check", err.Error())
 	}
 	p.states.update(p.machine, func(m *machineState) { m.instance.deniedAt = p.now })

@@ -60,7 +60,7 @@ func TestNotFoundForAllInstancesProvesNothing(t *testing.T) {
 	if warnings != 1 {
 		t.Errorf("the doubt was reported %d times, want once", warnings)
 	}
-	if n := len(w.effects.of("cloud get")); n > 3*60/3+5 {
+	if n := len(w.effects.since("cloud get")); n > 3*60/3+5 {
 		t.Errorf("%d calls in ten minutes", n)
 	}
 

@@ -33,13 +33,13 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
 		known := p.states.get(p.machine)
-		if known.instance.checked || known.instance.suspectID != "" || !known.instance.missingSince.IsZero() {
+		if known.instance.isConfirmed || known.instance.suspectID != "" || !known.instance.missingSince.IsZero() {
 			// A Ready Node proves that the instance runs, whatever the cloud answered before.
 			p.states.update(p.machine, func(m *machineState) {
-				m.instance.checked, m.instance.suspectID, m.instance.missingSince = false, "", time.Time{}
+				m.instance.isConfirmed, m.instance.suspectID, m.instance.missingSince = false, "", time.Time{}
 			})
 		}
-		if known.instance.incomplete || p.machine.Status.Instance.State == v1beta1.InstancePending {
+		if known.instance.isUnseen || p.machine.Status.Instance.State == v1beta1.InstancePending {
 			p.refreshInstance(ctx)
 		}
 		if !p.hasRun() || known.launch.token { // Another client may have written the phase.
@@ -65,7 +65,7 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 func (p *pass) nodeGone(ctx context.Context) (progress, error) {
 	ref := p.machine.Status.NodeRef
 	live := &corev1.Node{}
-	err := p.Target.Live.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
+	err := p.Target.LiveClient.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
 	if err == nil && live.UID == ref.UID {
 		return p.after(time.Second), nil // The cache is outdated.
 	}

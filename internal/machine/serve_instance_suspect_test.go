@@ -15,7 +15,7 @@ func TestCheckInstanceAsksTheProviderOnce(t *testing.T) {
 	w.createMachine("m")
 	m := w.untilPhase("m", v1beta1.MachineAvailable)
 
-	asked := func() int { return len(w.effects.of("cloud get")) }
+	asked := func() int { return len(w.effects.since("cloud get")) }
 	w.reconcile("m")
 	before := asked()
 	w.reconcile("m")

@@ -22,16 +22,16 @@ type announcement struct {
 	reason, source string
 	// The time at which the cloud will reclaim the instance. If the cloud has not announced a time, this is an estimate
 	// based on the current time, and exact is false.
-	at    time.Time
-	exact bool
+	reclaimTime time.Time
+	exact       bool
 }
 
 // currentAnnouncement returns the current announcement of the provider or the Node. If the provider or the Node could
 // not be asked, known is false, and a missing announcement proves nothing.
 func (p *pass) currentAnnouncement() (a announcement, found, known bool) {
 	known = p.Target == nil || p.node != nil || p.machine.Status.NodeRef == nil
-	if n, ok := p.Signals.Of(p.node); ok {
-		a, found = announcement{reason: n.Reason, source: n.Source, at: p.now.Add(n.Lead)}, true
+	if n, ok := p.Signals.Find(p.node); ok {
+		a, found = announcement{reason: n.Reason, source: n.Source, reclaimTime: p.now.Add(n.Lead)}, true
 	}
 	if p.Interrupter == nil {
 		return a, found, known
@@ -44,29 +44,29 @@ func (p *pass) currentAnnouncement() (a announcement, found, known bool) {
 		return a, found, known
 	}
 	a.reason, a.source = polled.reason, "the provider"
-	if !polled.at.IsZero() {
-		a.at, a.exact = polled.at, true
+	if !polled.reclaimTime.IsZero() {
+		a.reclaimTime, a.exact = polled.reclaimTime, true
 	} else if !found {
-		a.at = p.now.Add(interruption.DefaultLead)
+		a.reclaimTime = p.now.Add(interruption.DefaultLead)
 	}
 	return a, true, true
 }
 
 func (p *pass) observeInterruption() {
 	m := p.machine
-	if m.Replacing() {
+	if m.IsReplacing() {
 		return // The old instance is being deleted in any case.
 	}
 	a, found, known := p.currentAnnouncement()
 	if !found {
-		if known && machinestate.Interrupted(m) {
+		if known && machinestate.IsInterrupted(m) {
 			p.withdrawInterruption()
 		}
 		return
 	}
 	// The time in the status was estimated when the signal was first seen. The estimate is replaced only by an earlier
 	// time or by an exact time.
-	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
+	if at := metav1.NewTime(a.reclaimTime.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact ||
 		at.Before(m.Status.InterruptionTime) {
 		m.Status.InterruptionTime = &at
 	}
@@ -76,7 +76,7 @@ func (p *pass) observeInterruption() {
 	}
 	message := fmt.Sprintf("The cloud will reclaim the instance %s %s, as announced by %s.", about,
 		m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
-	noticed := !machinestate.Interrupted(m)
+	noticed := !machinestate.IsInterrupted(m)
 	if p.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
 		p.warn(a.reason, "Interrupt", message)
 	}
@@ -105,11 +105,11 @@ func forgetNotice(m *v1beta1.Machine) {
 func (p *pass) recordInterruption(ctx context.Context) (drains bool, err error) {
 	p.observeInterruption()
 	m := p.machine
-	if !machinestate.Interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || p.node == nil ||
-		machinestate.Paused(m) || p.unsupportedSchema(m) != "" || preservation.Preserved(m) || p.outage() {
+	if !machinestate.IsInterrupted(m) || m.IsReplacing() || m.Status.FailureReason != "" || p.node == nil ||
+		machinestate.IsPaused(m) || p.unsupportedSchema(m) != "" || preservation.IsPreserved(m) || p.outage() {
 		return false, nil
 	}
-	if !machinestate.Interrupted(p.before) {
+	if !machinestate.IsInterrupted(p.original) {
 		// Write the status now, because the owner may react to it immediately. Later steps need the recorded time, even
 		// if this process crashes.
 		p.summarize()
@@ -132,13 +132,13 @@ func (p *pass) recordInterruption(ctx context.Context) (drains bool, err error) 
 
 func (p *pass) observeInDeletion(ctx context.Context) (progress, error) {
 	p.observeInterruption()
-	if !machinestate.Interrupted(p.machine) || machinestate.Interrupted(p.before) {
+	if !machinestate.IsInterrupted(p.machine) || machinestate.IsInterrupted(p.original) {
 		return next, nil
 	}
 	return next, p.writeStatus(ctx)
 }
 
 func (p *pass) announcedByNodeOnly() bool {
-	_, shown := p.Signals.Of(p.node)
-	return shown && machinestate.Interrupted(p.machine) && p.states.get(p.machine).instance.polled.reason == ""
+	_, shown := p.Signals.Find(p.node)
+	return shown && machinestate.IsInterrupted(p.machine) && p.states.get(p.machine).instance.polled.reason == ""
 }

@@ -66,7 +66,7 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		}
 		horizon, announced := n.Clock.Now().Add(noticeHorizon), map[string]provider.Interruption{}
 		for _, i := range found {
-			if !i.At.After(horizon) {
+			if !i.ReclaimTime.After(horizon) {
 				announced[i.ProviderID] = i
 			}
 		}
@@ -81,7 +81,7 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 // scopes groups the Machines that have an instance. The Machines of a group have the same Secret with credentials, and
 // the driver returns the same scope for them. Each class is resolved only once.
 func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{},
+	machines, err := index.ListShared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{},
 		client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -115,7 +115,7 @@ func classNameOf(m *v1beta1.Machine) string {
 	if m.Spec.ClassRef != nil {
 		return "class/" + m.Namespace + "/" + m.Spec.ClassRef.Name
 	}
-	credentials, spec := "", resolve.Resolved{}
+	credentials, spec := "", resolve.Inputs{}
 	if m.Spec.CredentialsRef != nil {
 		credentials = m.Spec.CredentialsRef.Name
 	}
@@ -127,7 +127,7 @@ func classNameOf(m *v1beta1.Machine) string {
 
 // scopeNameOf returns a string that identifies a scope. Two classes share a scope if they have the same Secret, and the
 // driver returns the same scope name. If the driver does not name scopes, the two classes must have the same spec.
-func (n notices) scopeNameOf(inputs resolve.Resolved) string {
+func (n notices) scopeNameOf(inputs resolve.Inputs) string {
 	name := ""
 	if inputs.CredentialsRef != nil {
 		name = inputs.CredentialsRef.Name
@@ -144,16 +144,16 @@ func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 // enqueues the Machine.
 func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bool) {
 	before := n.states.get(m).instance.polled
-	now := polled{providerID: m.Spec.ProviderID}
+	now := polledInterruption{providerID: m.Spec.ProviderID}
 	if announced {
-		now.at, now.reason = i.At, v1beta1.ReasonTerminationNotice
+		now.reclaimTime, now.reason = i.ReclaimTime, v1beta1.ReasonTerminationNotice
 		if i.Reason == provider.Preemption {
 			now.reason = v1beta1.ReasonPreemptionNotice
 		}
-	} else if before.reason == "" && !machinestate.Interrupted(m) {
+	} else if before.reason == "" && !machinestate.IsInterrupted(m) {
 		return
 	}
-	if before.providerID == now.providerID && before.reason == now.reason && before.at.Equal(now.at) {
+	if before.providerID == now.providerID && before.reason == now.reason && before.reclaimTime.Equal(now.reclaimTime) {
 		return
 	}
 	n.states.update(m, func(known *machineState) { known.instance.polled = now })

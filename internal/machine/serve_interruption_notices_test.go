@@ -51,7 +51,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	w.wantRest("m")
 	// The poll also covers the machines of other tests.
 	if !slices.ContainsFunc(cloud.asked, func(r provider.InterruptionsRequest) bool {
-		return r.ClusterID == "cluster" && !r.Class.Credentials.Empty()
+		return r.ClusterID == "cluster" && !r.Class.Credentials.IsEmpty()
 	}) {
 		t.Errorf("requests: %+v", cloud.asked)
 	}
@@ -73,12 +73,12 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	}
 	// A notice of an interruption far in the future is only advice.
 	end := w.clock.Now().Add(40 * time.Second).Truncate(time.Second)
-	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour),
+	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, ReclaimTime: end.Add(time.Hour),
 		Reason: provider.Preemption}}
 	w.poll()
 	w.wantRest("m")
 
-	cloud.ends[0].At = end
+	cloud.ends[0].ReclaimTime = end
 	w.poll()
 	w.reconcile("m")
 	m = w.get("m")
@@ -96,7 +96,7 @@ func TestInterruptionThatTheCloudAnnouncesDrainsTheNode(t *testing.T) {
 	w.wantQuiet("m")
 	w.restart()
 	w.wantQuiet("m")
-	cloud.ends[0].At, cloud.err = end.Add(10*time.Second), nil
+	cloud.ends[0].ReclaimTime, cloud.err = end.Add(10*time.Second), nil
 	w.poll()
 	w.reconcile("m")
 	if at := w.get("m").Status.InterruptionTime; at == nil || !at.Time.Equal(end.Add(10*time.Second)) {

@@ -88,7 +88,7 @@ func TestInterruptionNoticeDrainsTheNodeAtOnce(t *testing.T) {
 		t.Errorf("interruptionTime is %s, want %s", at, end)
 	}
 	w.wantCordoned(node, true)
-	want(t, "effects", w.effects.of(), "API Machine patch status", "API Node patch", "API Machine patch status")
+	want(t, "effects", w.effects.since(), "API Machine patch status", "API Node patch", "API Machine patch status")
 	if events := w.events.take(); len(events) != 1 {
 		t.Errorf("events: %q", events)
 	}

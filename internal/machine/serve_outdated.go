@@ -42,21 +42,21 @@ var outdatedTaint = corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.
 // the Node. If a write of the Node fails, the other steps still run. If an administrator removes the taint, it is not
 // added again.
 func (p *pass) taintOutdated(ctx context.Context) (progress, error) {
-	if p.node == nil || p.unsupportedSchema(p.machine) != "" || machinestate.Paused(p.machine) {
+	if p.node == nil || p.unsupportedSchema(p.machine) != "" || machinestate.IsPaused(p.machine) {
 		return next, nil
 	}
 	outdated, err := p.setIsOutdated(ctx)
 	if err != nil {
 		return onError, err
 	}
-	known, tainted := p.states.get(p.machine).registration.tainted, types.UID("")
+	known, tainted := p.states.get(p.machine).registration.taintedNode, types.UID("")
 	if outdated {
 		if tainted = p.node.UID; tainted == known {
 			return next, nil
 		}
 	}
 	if p.writeOutdatedNode(ctx, withTaintFor(p.machine, p.node, outdated)) && tainted != known {
-		p.states.update(p.machine, func(m *machineState) { m.registration.tainted = tainted })
+		p.states.update(p.machine, func(m *machineState) { m.registration.taintedNode = tainted })
 	}
 	return next, nil
 }

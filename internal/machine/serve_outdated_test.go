@@ -189,8 +189,8 @@ func (w *world) wantNodeWrites(what string, want int) {
 	w.t.Helper()
 	w.effects.clear()
 	w.reconcile("m")
-	if got := len(w.effects.of("API Node patch")); got != want || len(w.effects.of("API")) != want {
-		w.t.Errorf("%s: writes %q, want %d of the Node", what, w.effects.of("API"), want)
+	if got := len(w.effects.since("API Node patch")); got != want || len(w.effects.since("API")) != want {
+		w.t.Errorf("%s: writes %q, want %d of the Node", what, w.effects.since("API"), want)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestNodeIsTaintedWhileItsSetIsOutdated(t *testing.T) {
 		t.Error("the record of the taint stays on the Node")
 	}
 	w.wantRest("m")
-	if r := w.process.states.get(w.get("m")).registration; r.tainted != "" {
+	if r := w.process.states.get(w.get("m")).registration; r.taintedNode != "" {
 		t.Errorf("the process still remembers %v", r)
 	}
 	w.declareOutdated(true)
@@ -303,7 +303,7 @@ func TestTaintIsBestEffort(t *testing.T) {
 			if result := w.reconcile("m"); result.RequeueAfter != tc.again {
 				t.Errorf("tried again after %s, want %s", result.RequeueAfter, tc.again)
 			}
-			if m := w.get("m"); machinestate.Ready(m) {
+			if m := w.get("m"); machinestate.IsReady(m) {
 				t.Errorf("the pass did not continue: %s", summaryOf(m))
 			}
 			w.wantTaint("refused", false)

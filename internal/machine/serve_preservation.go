@@ -30,14 +30,14 @@ const DefaultPreserveLimit = 3
 func (p *pass) preserve(ctx context.Context) (progress, error) {
 	m := p.machine
 	switch {
-	case preservation.Preserved(m):
-		if machinestate.Paused(m) || p.unsupportedSchema(m) != "" {
+	case preservation.IsPreserved(m):
+		if machinestate.IsPaused(m) || p.unsupportedSchema(m) != "" {
 			return next, nil
 		}
 		if preservation.NeverBegan(m, p.now) {
 			return next, p.refusePast(ctx)
 		}
-	case preservation.Due(m):
+	case preservation.MustPreserve(m):
 		if p.outage() {
 			p.requeueIn(targetPoll) // No machine is replaced during an outage.
 			return next, nil
@@ -51,7 +51,7 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 	} else if !within {
 		return next, nil
 	}
-	until, err := preservation.Until(p.machine)
+	until, err := preservation.EndTime(p.machine)
 	if err != nil {
 		message := "The machine is preserved and will not be deleted automatically: " + err.Error() + "."
 		p.reportProblem(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, "Preserve", message)
@@ -76,7 +76,7 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 // after another.
 func (p *pass) withinLimit(ctx context.Context) (bool, error) {
 	m := p.machine
-	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
+	if !preservation.IsPreserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
 		defer p.states.preserving.Lock(m.Namespace + "/" + preservation.Origin(m))()
 		n, err := p.countPreserved(ctx)
 		if err != nil {
@@ -104,7 +104,7 @@ func (p *pass) countPreserved(ctx context.Context) (n int, err error) {
 	}
 	for i := range list.Items {
 		m := &list.Items[i]
-		if preservation.Preserved(m) && m.DeletionTimestamp.IsZero() && preservation.SameOrigin(m, p.machine) &&
+		if preservation.IsPreserved(m) && m.DeletionTimestamp.IsZero() && preservation.SameOrigin(m, p.machine) &&
 			m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
 			n++
 		}
@@ -117,7 +117,7 @@ func (p *pass) leaveSet(ctx context.Context) error {
 	m := p.machine
 	_, hash := m.Labels[v1beta1.LabelTemplateHash]
 	_, owned := m.Labels[v1beta1.LabelMachineSet]
-	if preservation.Preserved(m) && !hash && !owned && metav1.GetControllerOfNoCopy(m) == nil {
+	if preservation.IsPreserved(m) && !hash && !owned && metav1.GetControllerOfNoCopy(m) == nil {
 		return nil
 	}
 	return p.patchMachine(ctx, func(m *v1beta1.Machine) {
@@ -129,7 +129,7 @@ func (p *pass) leaveSet(ctx context.Context) error {
 		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool {
 			return o.Controller != nil && *o.Controller
 		})
-		if !preservation.Preserved(m) {
+		if !preservation.IsPreserved(m) {
 			set(&m.Annotations, v1beta1.AnnotationPreservedUntil, p.now.Add(p.PreserveTimeout).UTC().Format(time.RFC3339))
 		}
 	})
@@ -151,7 +151,7 @@ func (p *pass) refusePast(ctx context.Context) error {
 // deleteExpired deletes a Machine when its preservation is over, unless another client has changed the Machine in the
 // meantime.
 func (p *pass) deleteExpired(ctx context.Context) error {
-	m := p.before
+	m := p.original
 	gone := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	err := p.Client.Delete(ctx, gone, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
@@ -164,7 +164,7 @@ func (p *pass) deleteExpired(ctx context.Context) error {
 // Node.
 func (p *pass) cordonPreserved(ctx context.Context) error {
 	ref := p.machine.Status.NodeRef
-	if p.Target == nil || ref == nil || machinestate.Paused(p.machine) {
+	if p.Target == nil || ref == nil || machinestate.IsPaused(p.machine) {
 		return nil
 	}
 	node := &corev1.Node{}
@@ -180,7 +180,7 @@ func (p *pass) cordonPreserved(ctx context.Context) error {
 
 // notPreserved reports an invalid request, and removes the condition of an earlier preservation.
 func (p *pass) notPreserved() {
-	if invalid := preservation.Invalid(p.machine); invalid != "" {
+	if invalid := preservation.ValidationError(p.machine); invalid != "" {
 		message := "The machine is not preserved: " + invalid + "."
 		p.reportProblem(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		return
@@ -193,7 +193,7 @@ func (p *pass) notPreserved() {
 
 func (p *pass) tooLate() {
 	m := p.machine
-	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.Preserved(m) || !hasFinalizer(m) {
+	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.IsPreserved(m) || !hasFinalizer(m) {
 		return
 	}
 	const message = "The machine is already being deleted and cannot be preserved."
@@ -202,13 +202,13 @@ func (p *pass) tooLate() {
 
 // requeueIfDue requeues the Machine if this pass has found a reason to preserve it. The status must be written first.
 func (p *pass) requeueIfDue() {
-	if preservation.Due(p.machine) && !preservation.Due(p.before) {
+	if preservation.MustPreserve(p.machine) && !preservation.MustPreserve(p.original) {
 		p.requeueIn(time.Millisecond)
 	}
 }
 
 func (p *pass) uncordonUnlessPreserved(ctx context.Context) error {
-	if preservation.Preserved(p.machine) {
+	if preservation.IsPreserved(p.machine) {
 		return p.cordonPreserved(ctx)
 	}
 	return p.uncordon(ctx)

@@ -43,7 +43,7 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 		metav1.GetControllerOf(m) != nil || m.Labels["app"] != "web" {
 		w.t.Errorf("the machine still belongs to its set: %v %v", m.Labels, m.OwnerReferences)
 	}
-	until, err := preservation.Until(m)
+	until, err := preservation.EndTime(m)
 	if err != nil || until.Sub(w.clock.Now().Add(left)).Abs() > time.Second {
 		w.t.Errorf("the machine is preserved until %v (%v), want %s from now", until, err, left)
 	}
@@ -118,7 +118,7 @@ func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 				w.step(min(w.reconcile("m").RequeueAfter, time.Minute))
 			}
 			m := w.get("m")
-			if preservation.Preserved(m) != c.preserved {
+			if preservation.IsPreserved(m) != c.preserved {
 				t.Fatalf("preserved: %t, want %t: %s", !c.preserved, c.preserved, summaryOf(m))
 			}
 			if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Spec.Unschedulable != c.preserved {
@@ -144,7 +144,7 @@ func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	result := w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineFailed)
-	if preservation.Preserved(m) || result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
+	if preservation.IsPreserved(m) || result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
 		t.Errorf("checks again after %s", result.RequeueAfter)
 	}
 	w.reconcile("m")
@@ -159,7 +159,7 @@ func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	w.cloud.Fail("Create", provider.Errorf(provider.ResourceExhausted, "no capacity"))
 	w.createMachine("m", ofASet, func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) })
 	w.reconcile("m")
-	if m := w.get("m"); preservation.Preserved(m) || metav1.GetControllerOf(m) == nil {
+	if m := w.get("m"); preservation.IsPreserved(m) || metav1.GetControllerOf(m) == nil {
 		t.Errorf("the machine was preserved: %v", m.Annotations)
 	}
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).Format(time.RFC3339))
@@ -257,8 +257,8 @@ func TestPreservedFailedMachinesAreLimited(t *testing.T) {
 			fail("d")
 			d := w.get("d")
 			c := w.wantCondition(d, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooManyPreserved)
-			if preservation.Preserved(d) || preservation.Due(d) || !strings.Contains(c.Message, "--preserve-limit") {
-				t.Errorf("preserved %t, due %t: %s", preservation.Preserved(d), preservation.Due(d), c.Message)
+			if preservation.IsPreserved(d) || preservation.MustPreserve(d) || !strings.Contains(c.Message, "--preserve-limit") {
+				t.Errorf("preserved %t, due %t: %s", preservation.IsPreserved(d), preservation.MustPreserve(d), c.Message)
 			}
 			if w.getNode(nodeNameOf(w.namespace, "d")).Spec.Unschedulable {
 				t.Error("the node is cordoned")
@@ -314,7 +314,7 @@ func TestInvalidPreservationRequests(t *testing.T) {
 	})
 	invalid := w.get("m")
 	set(&invalid.Annotations, v1beta1.AnnotationPreserve, "sometimes")
-	p := &pass{Reconciler: w.process, before: invalid, machine: invalid, now: w.clock.Now()}
+	p := &pass{Reconciler: w.process, original: invalid, machine: invalid, now: w.clock.Now()}
 	w.events.take()
 	for range 2 {
 		if proceed, err := p.preserve(t.Context()); err != nil || proceed != next {
@@ -330,7 +330,7 @@ func TestInvalidPreservationRequests(t *testing.T) {
 	w.reconcile("m")
 	m := w.get("m")
 	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooLate)
-	if preservation.Preserved(m) {
+	if preservation.IsPreserved(m) {
 		t.Error("a machine that is being deleted was preserved")
 	}
 }
@@ -343,7 +343,7 @@ func TestNothingIsPreservedInAnOutage(t *testing.T) {
 	w.running("m", ofASet)
 	w.watched().since = w.clock.Now()
 	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
-	if result := w.reconcile("m"); preservation.Preserved(w.get("m")) || result.RequeueAfter > targetPoll {
+	if result := w.reconcile("m"); preservation.IsPreserved(w.get("m")) || result.RequeueAfter > targetPoll {
 		t.Errorf("checks again after %s, annotations %v", result.RequeueAfter, w.get("m").Annotations)
 	}
 }

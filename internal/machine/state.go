@@ -24,12 +24,12 @@ type stateStore struct {
 
 	mu    sync.Mutex
 	began time.Time
-	// adopting contains the Machine that is adopting an instance now, by the provider ID of the instance. It is empty
+	// adoptingMachines contains the Machine that is adopting an instance now, by the provider ID of the instance. It is empty
 	// between passes.
-	adopting map[string]types.UID
-	// created contains the time at which the Create or Adopt of the recorded instance ended in this process, by the UID of
+	adoptingMachines map[string]types.UID
+	// creationEndTimes contains the time at which the Create or Adopt of the recorded instance ended in this process, by the UID of
 	// the Machine. An entry is kept for as long as the cloud may fail to show the instance.
-	created map[types.UID]time.Time
+	creationEndTimes map[types.UID]time.Time
 	// sweepAt is the length of created at which old entries are removed.
 	sweepAt int
 }
@@ -72,8 +72,8 @@ type instanceState struct {
 	// deniedAt is the time of the last check in which the witnesses showed that NotFound is not reliable. deniedAt
 	// becomes zero when the instance is found.
 	deniedAt time.Time
-	// incomplete is true if the Node became Ready before the cloud showed the instance.
-	incomplete bool
+	// isUnseen is true if the Node became Ready before the cloud showed the instance.
+	isUnseen bool
 	// booted contains the instance that the provider returned when the instance was first seen running. After the
 	// instance is written to the status, booted is nil.
 	booted      *booted
@@ -83,9 +83,9 @@ type instanceState struct {
 	confirmedID string
 	// suspectID is the provider ID of an instance that another part of the process has reported as missing.
 	suspectID string
-	polled    polled
-	// checked is true if the provider has confirmed that the instance of an unhealthy Node still exists.
-	checked bool
+	polled    polledInterruption
+	// isConfirmed is true if the provider has confirmed that the instance of an unhealthy Node still exists.
+	isConfirmed bool
 }
 
 type registrationState struct {
@@ -99,23 +99,23 @@ type registrationState struct {
 	otherID types.UID
 	// reapplied counts the values that were set again on the Node because another client had changed them.
 	reapplied *reapplications
-	// tainted is the Node that got the taint of an old revision. The field is "" if there is none.
-	tainted types.UID
-	// applied is the node template that was applied to the Node. It is nil when the status contains it. The value is
+	// taintedNode is the Node that got the taint of an old revision. The field is "" if there is none.
+	taintedNode types.UID
+	// appliedTemplate is the node template that was applied to the Node. It is nil when the status contains it. The value is
 	// immutable.
-	applied *v1beta1.AppliedNodeTemplate
+	appliedTemplate *v1beta1.AppliedNodeTemplate
 }
 
 // teardownState is about the deletion of a Machine, or of an instance that is replaced.
 type teardownState struct {
-	// released is true if this process has removed its finalizer. The cache may still show the Machine for a moment, and
+	// finalizerRemoved is true if this process has removed its finalizer. The cache may still show the Machine for a moment, and
 	// the predicate for own writes filters the event of the removal.
-	released bool
+	finalizerRemoved bool
 	// nothingFoundSince is the time of the first Delete that found no instance. The cloud may show the instance later.
 	nothingFoundSince time.Time
-	// accepted is true if the cloud has accepted the deletion of the instance, or if it is confirmed that the instance is
+	// deletionAccepted is true if the cloud has accepted the deletion of the instance, or if it is confirmed that the instance is
 	// gone.
-	accepted bool
+	deletionAccepted bool
 	// targetUnreachableSince is the time of the first failure in the current series of failed calls to the target
 	// cluster. targetUnreachableSince is used only until the instance is gone.
 	targetUnreachableSince time.Time
@@ -124,13 +124,13 @@ type teardownState struct {
 	// forcedSince is the time at which a force-deletion first had to wait for the deletion of the instance. The field
 	// failingSince is the time at which that deletion began to fail, or zero if it does not fail.
 	forcedSince, failingSince time.Time
-	// found is an instance that the deletion has found but could not record in the status. The value is immutable.
-	found       *provider.Instance
-	drainReport drainReport
+	// foundInstance is an instance that the deletion has found but could not record in the status. The value is immutable.
+	foundInstance *provider.Instance
+	drainReport   drainReport
 }
 
 func newStateStore() *stateStore {
-	return &stateStore{adopting: map[string]types.UID{}, created: map[types.UID]time.Time{}}
+	return &stateStore{adoptingMachines: map[string]types.UID{}, creationEndTimes: map[types.UID]time.Time{}}
 }
 
 // leadingSince returns the time of the first pass of this process, when it became the leader. A process may wait for
@@ -150,11 +150,11 @@ func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)
 	m.machines.Update(machine, change)
 }
 
-// hurry lets the machine repeat a failed call now, without waiting for the end of its delay.
-func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
+// retryNow lets the machine repeat a failed call now, without waiting for the end of its delay.
+func (m *stateStore) retryNow(machine types.NamespacedName, now time.Time) {
 	m.machines.UpdateKnown(machine, func(s *machineState) {
 		if s.pace.notBefore.After(now) {
-			s.pace.notBefore, s.pace.early = now, true
+			s.pace.notBefore, s.pace.isEarly = now, true
 		}
 	})
 }
@@ -162,18 +162,18 @@ func (m *stateStore) hurry(machine types.NamespacedName, now time.Time) {
 func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.created[machine.UID] = at
+	m.creationEndTimes[machine.UID] = at
 	// Do not remove old entries each time, because many machines may be created at once.
-	if len(m.created) >= m.sweepAt {
-		maps.DeleteFunc(m.created, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
-		m.sweepAt = 2*len(m.created) + 16
+	if len(m.creationEndTimes) >= m.sweepAt {
+		maps.DeleteFunc(m.creationEndTimes, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
+		m.sweepAt = 2*len(m.creationEndTimes) + 16
 	}
 }
 
 func (m *stateStore) createdAt(machine *v1beta1.Machine) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.created[machine.UID]
+	return m.creationEndTimes[machine.UID]
 }
 
 // beginAdoption reports whether the Machine may adopt its instance now. Until endAdoption is called, no other Machine
@@ -181,25 +181,25 @@ func (m *stateStore) createdAt(machine *v1beta1.Machine) time.Time {
 func (m *stateStore) beginAdoption(machine *v1beta1.Machine) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, busy := m.adopting[machine.Spec.ProviderID]; busy {
+	if _, busy := m.adoptingMachines[machine.Spec.ProviderID]; busy {
 		return false
 	}
-	m.adopting[machine.Spec.ProviderID] = machine.UID
+	m.adoptingMachines[machine.Spec.ProviderID] = machine.UID
 	return true
 }
 
 func (m *stateStore) endAdoption(machine *v1beta1.Machine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.adopting, machine.Spec.ProviderID)
+	delete(m.adoptingMachines, machine.Spec.ProviderID)
 }
 
-// polled is the provider's answer about the interruption of one instance. The zero value means that there is no answer.
-type polled struct {
+// polledInterruption is the provider's answer about the interruption of one instance. The zero value means that there is no answer.
+type polledInterruption struct {
 	providerID string
 	// reason is the value for the field reason of the condition InterruptionNotice. The value is "" if no interruption
 	// was announced.
 	reason string
 	// The time at which the cloud will reclaim the instance. Zero if the cloud names no time.
-	at time.Time
+	reclaimTime time.Time
 }

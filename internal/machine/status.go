@@ -116,7 +116,7 @@ func (p *pass) markRunning() {
 	foundCapacity(p.machine)
 	if !p.hasRun() {
 		p.trace.finished = operation
-		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
+		if m.LaunchAttempt() == 1 && p.original.Status.FailureReason != v1beta1.FailureInstanceVanished {
 			p.phaseEnded(spanJoin, m.CreationTimestamp.Time) // A Machine whose instance was replaced has joined before.
 		}
 		if p.hadTrouble() {
@@ -130,7 +130,7 @@ func (p *pass) markRunning() {
 // hadTrouble reports whether errors occurred during the launch. Without errors, no event is recorded, because a fleet
 // that starts causes many events anyway.
 func (p *pass) hadTrouble() bool {
-	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
+	return p.original.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 ||
 		failuresOf(p.machine, v1beta1.OperationCreate) > 0
 }
 
@@ -158,7 +158,7 @@ func (p *pass) hasRun() bool {
 		return true
 	case v1beta1.MachineUpdating:
 		// With an update in place, the Node stays. After a replacement, the new instance has yet to become a Node.
-		return p.before.Status.NodeRef != nil
+		return p.original.Status.NodeRef != nil
 	}
 	return false
 }

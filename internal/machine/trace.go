@@ -39,11 +39,11 @@ type traceStep struct {
 }
 
 func (s *traceStep) beginPass(ctx context.Context) context.Context {
-	if !s.Tracer.On() {
+	if !s.Tracer.IsEnabled() {
 		return ctx
 	}
 	s.operation, s.at = s.operationOf(), s.stepOf()
-	return s.Tracer.Within(ctx, s.operation, s.at, s.about())
+	return s.Tracer.WithStep(ctx, s.operation, s.at, s.about())
 }
 
 func (s *traceStep) about() []attribute.KeyValue { return tracing.MachineAttributes(s.machine) }
@@ -54,7 +54,7 @@ func (s *traceStep) operationOf() tracing.Operation {
 	switch {
 	case !m.DeletionTimestamp.IsZero():
 		return tracing.Delete(m.UID)
-	case m.Replacing():
+	case m.IsReplacing():
 		return tracing.Replace(m.UID, m.NextLaunchAttempt())
 	case m.Status.FailureReason == v1beta1.FailureInstanceVanished:
 		return tracing.Operation{}
@@ -82,7 +82,7 @@ func (s *traceStep) isReplacement() bool {
 
 func (s *traceStep) stepOf() string {
 	switch {
-	case !s.machine.DeletionTimestamp.IsZero(), s.machine.Replacing():
+	case !s.machine.DeletionTimestamp.IsZero(), s.machine.IsReplacing():
 		return stepRemove
 	case s.hasRun():
 		return ""
@@ -93,17 +93,17 @@ func (s *traceStep) stepOf() string {
 }
 
 func (s *traceStep) traceUpdate(ctx context.Context) context.Context {
-	if !s.Tracer.On() {
+	if !s.Tracer.IsEnabled() {
 		return ctx
 	}
 	s.operation = tracing.Update(s.machine.UID, updateBegan(s.machine, s.now).Unix())
-	return s.Tracer.Within(ctx, s.operation, "", s.about())
+	return s.Tracer.WithStep(ctx, s.operation, "", s.about())
 }
 
 // statusWritten must be called after each write of the status. statusWritten exports the steps and operations that
 // ended with this write.
 func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
-	if !s.Tracer.On() {
+	if !s.Tracer.IsEnabled() {
 		return
 	}
 	for _, e := range ended {
@@ -116,7 +116,7 @@ func (s *traceStep) statusWritten(before *v1beta1.Machine, ended []span) {
 		}
 	}
 	s.reportWait(before)
-	if !s.finished.None() {
+	if !s.finished.IsZero() {
 		s.reportFinished()
 	}
 }
@@ -133,7 +133,7 @@ func (s *traceStep) reportWait(before *v1beta1.Machine) {
 	if was == nil && is == nil || was != nil && is != nil && was.Reason == is.Reason {
 		return
 	}
-	if was != nil && !s.operation.None() {
+	if was != nil && !s.operation.IsZero() {
 		since, known := was.LastTransitionTime.Time, s.traces.Get(s.machine)
 		switch {
 		case known.reason == was.Reason:
@@ -204,18 +204,18 @@ func (s *traceStep) reportFinished() {
 
 // needsReplacement ends the trace of an update that is not possible in place. The replacement has its own trace.
 func (s *traceStep) needsReplacement() {
-	if !s.Tracer.On() {
+	if !s.Tracer.IsEnabled() {
 		return
 	}
 	s.Tracer.Finish(tracing.Update(s.machine.UID, updateBegan(s.machine, s.now).Unix()), s.about(),
 		tracing.Span{Start: updateBegan(s.machine, s.now), End: s.Clock.Now(), Reason: v1beta1.ReasonReplacing,
-			Related: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
+			RelatedOperation: tracing.Replace(s.machine.UID, s.machine.NextLaunchAttempt())})
 }
 
 // oldInstanceGone reports the steps by which a replacement has deleted the old instance. The argument before is the
 // Machine before the replacement.
 func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
-	if !s.Tracer.On() {
+	if !s.Tracer.IsEnabled() {
 		return
 	}
 	began, now := before.CreationTimestamp.Time, s.Clock.Now()
@@ -230,7 +230,7 @@ func (s *traceStep) oldInstanceGone(before *v1beta1.Machine) {
 }
 
 func (s *traceStep) noteRetry() {
-	if s.Tracer.On() {
+	if s.Tracer.IsEnabled() {
 		s.traces.Update(s.machine, func(t *traceState) { t.retried = true })
 	}
 }
@@ -238,11 +238,11 @@ func (s *traceStep) noteRetry() {
 // deletionDone reports a completed deletion. If the deletion ended the creation of the Machine, the creation is
 // reported too.
 func (s *traceStep) deletionDone() {
-	if !s.Tracer.On() {
+	if !s.Tracer.IsEnabled() {
 		return
 	}
 	m, now, began := s.machine, s.Clock.Now(), s.machine.DeletionTimestamp.Time
-	s.reportWait(s.before)
+	s.reportWait(s.original)
 	if known := s.traces.Get(m); known.reason != "" {
 		s.Tracer.Report(s.operation, "", s.about(),
 			tracing.Span{Name: "wait " + known.reason, Start: known.since, End: now, Reason: known.reason})
@@ -257,7 +257,7 @@ func (s *traceStep) deletionDone() {
 			steps.until(stepLaunch, began)
 		}
 		s.Tracer.Finish(tracing.Create(m.UID), s.about(),
-			tracing.Span{Start: m.CreationTimestamp.Time, End: began, Code: codeNeverRan, Related: tracing.Delete(m.UID)},
+			tracing.Span{Start: m.CreationTimestamp.Time, End: began, Code: codeNeverRan, RelatedOperation: tracing.Delete(m.UID)},
 			steps.spans...)
 	}
 	s.Tracer.Finish(tracing.Delete(m.UID), s.about(), tracing.Span{Start: began, End: now},

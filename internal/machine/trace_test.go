@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/test/otlp"
 )
 
-// traced creates a world whose process reports traces. The function spans exports and returns all spans.
-func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp.Span) {
+// tracedWorld creates a world whose process reports traces. The function spans exports and returns all spans.
+func tracedWorld(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp.Span) {
 	t.Helper()
 	receiver := otlp.Receive(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.HTTP)
@@ -47,11 +47,11 @@ func traced(t *testing.T, change ...func(*world)) (w *world, spans func() []otlp
 // cover the whole time of the operation.
 func completeTrace(t *testing.T, spans []otlp.Span, o tracing.Operation) otlp.Trace {
 	t.Helper()
-	trace := otlp.Of(spans, o.TraceID().String())
+	trace := otlp.FindTrace(spans, o.TraceID().String())
 	if wrong := trace.Check(); len(wrong) > 0 {
 		t.Errorf("%s:\n%s", strings.Join(wrong, ", "), trace)
 	}
-	if part := trace.Covered(); part < 0.99 {
+	if part := trace.CoveredFraction(); part < 0.99 {
 		t.Errorf("the spans cover %.1f%% of the time:\n%s", 100*part, trace)
 	}
 	return trace
@@ -81,12 +81,12 @@ func roots(spans []otlp.Span, name string) (n int) {
 //
 // The cloud returns errors and the process is restarted.
 func TestCreationIsOneTraceAcrossProcesses(t *testing.T) {
-	w, spans := traced(t, joining)
+	w, spans := tracedWorld(t, joining)
 	w.cloud.Boot = 40 * time.Second
 	failure := provider.Errorf(provider.Unavailable, "hunter2")
 	w.cloud.Fail("Create", failure, failure)
 	m := w.createMachine("m")
-	w.until("m", "an instance", func() bool { return w.get("m").Spec.ProviderID != "" })
+	w.runUntil("m", "an instance", func() bool { return w.get("m").Spec.ProviderID != "" })
 	w.restart()
 	w.untilPhase("m", v1beta1.MachineRunning)
 	w.restart()
@@ -95,11 +95,11 @@ func TestCreationIsOneTraceAcrossProcesses(t *testing.T) {
 	trace := completeTrace(t, all, tracing.Create(m.UID))
 	want(t, "steps", children(trace), "launch", "boot", "node ready", "initialise")
 	var codes []string
-	for _, call := range trace.Named("cloud Create") {
+	for _, call := range trace.SpansNamed("cloud Create") {
 		codes = append(codes, call.Attributes["machinist.code"])
 	}
 	want(t, "codes of the Create calls", codes, "Unavailable", "Unavailable", "")
-	if waits := trace.Named("wait ProviderUnavailable"); len(waits) != 1 ||
+	if waits := trace.SpansNamed("wait ProviderUnavailable"); len(waits) != 1 ||
 		waits[0].Attributes["machinist.reason"] != v1beta1.ReasonProviderUnavailable {
 		t.Errorf("the trace does not show the reason of the wait:\n%s", trace)
 	}
@@ -113,28 +113,28 @@ func TestCreationIsOneTraceAcrossProcesses(t *testing.T) {
 
 // Rules: traces-explain-the-time.
 func TestADeletionIsATrace(t *testing.T) {
-	w, spans := traced(t)
+	w, spans := tracedWorld(t)
 	w.cloud.Shutdown = 20 * time.Second
 	m := w.running("m")
 	w.delete("m")
 	w.untilGone("m")
 	trace := completeTrace(t, spans(), tracing.Delete(m.UID))
 	want(t, "steps", children(trace), "drain", "volumes", "remove")
-	if calls := trace.Named("cloud Delete"); len(calls) < 2 {
+	if calls := trace.SpansNamed("cloud Delete"); len(calls) < 2 {
 		t.Errorf("%d calls:\n%s", len(calls), trace)
 	}
 }
 
 // Rules: traces-explain-the-time.
 func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
-	w, spans := traced(t)
+	w, spans := tracedWorld(t)
 	w.cloud.Shutdown = 20 * time.Second // The deletion begins by the clock of the API server, which keeps running.
 	m := w.createMachine("m")
 	w.reconcile("m")
 	w.delete("m")
 	w.untilGone("m")
 	all := spans()
-	trace := otlp.Of(all, tracing.Create(m.UID).TraceID().String())
+	trace := otlp.FindTrace(all, tracing.Create(m.UID).TraceID().String())
 	if found := trace.Roots(); len(found) != 1 || !found[0].Failed ||
 		found[0].Attributes["machinist.code"] != codeNeverRan ||
 		!slices.Contains(found[0].Links, tracing.Delete(m.UID).TraceID().String()) {
@@ -148,16 +148,16 @@ func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 //
 // The replacement has its own trace, which is linked to the trace of the update that caused it.
 func TestAReplacementIsATrace(t *testing.T) {
-	w, spans := traced(t, joining)
+	w, spans := tracedWorld(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 30*time.Second, 20*time.Second
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
 	w.cloud.OnUpdate = a.update
 	w.class("large", "")
 	w.createMachine("m")
 	m := w.untilPhase("m", v1beta1.MachineRunning)
 	w.step(time.Minute)
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
-	w.until("m", "a machine with a new instance", func() bool {
+	w.runUntil("m", "a machine with a new instance", func() bool {
 		m := w.get("m")
 		return m.LaunchAttempt() == 2 && m.Status.Phase == v1beta1.MachineRunning
 	})
@@ -166,7 +166,7 @@ func TestAReplacementIsATrace(t *testing.T) {
 	trace := completeTrace(t, all, replacement)
 	want(t, "steps", children(trace), "drain", "volumes", "remove", "launch", "boot", "node ready", "initialise")
 	for _, name := range []string{"cloud Delete", "cloud Create"} {
-		if len(trace.Named(name)) == 0 {
+		if len(trace.SpansNamed(name)) == 0 {
 			t.Errorf("no span %q:\n%s", name, trace)
 		}
 	}
@@ -181,8 +181,8 @@ func TestAReplacementIsATrace(t *testing.T) {
 
 // Rules: traces-explain-the-time.
 func TestAnUpdateInPlaceIsATrace(t *testing.T) {
-	w, spans := traced(t)
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
+	w, spans := tracedWorld(t)
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
 	w.cloud.OnUpdate = a.update
 	w.class("large", "")
 	w.running("m")
@@ -196,8 +196,8 @@ func TestAnUpdateInPlaceIsATrace(t *testing.T) {
 	if i < 0 || roots(all, "machine update") != 1 {
 		t.Fatalf("%d updates", roots(all, "machine update"))
 	}
-	trace := otlp.Of(all, all[i].Trace)
-	if calls := trace.Named("cloud Update"); len(calls) != 2 || all[i].End.Sub(all[i].Start) != 10*time.Second {
+	trace := otlp.FindTrace(all, all[i].Trace)
+	if calls := trace.SpansNamed("cloud Update"); len(calls) != 2 || all[i].End.Sub(all[i].Start) != 10*time.Second {
 		t.Errorf("the update is\n%s", trace)
 	}
 }
@@ -206,32 +206,32 @@ func TestAnUpdateInPlaceIsATrace(t *testing.T) {
 //
 // After a failure for lack of capacity, the next attempt is not a replacement.
 func TestACreationThatIsTriedAgainStaysOneTrace(t *testing.T) {
-	w, spans := traced(t, joining)
+	w, spans := tracedWorld(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 20*time.Second, time.Second
 	m := w.createMachine("m")
 	w.reconcile("m")
 	w.step(3 * time.Second)
 	w.failInstances(provider.ResourceExhausted)
-	w.until("m", "another attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
+	w.runUntil("m", "another attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 	w.untilPhase("m", v1beta1.MachineRunning)
 	all := spans()
 	trace := completeTrace(t, all, tracing.Create(m.UID))
-	if len(trace.Named("cloud Create")) != 2 || len(trace.Named("cloud Delete")) == 0 {
+	if len(trace.SpansNamed("cloud Create")) != 2 || len(trace.SpansNamed("cloud Delete")) == 0 {
 		t.Errorf("calls are missing:\n%s", trace)
 	}
-	if other := otlp.Of(all, tracing.Replace(m.UID, 2).TraceID().String()); len(other) > 0 {
+	if other := otlp.FindTrace(all, tracing.Replace(m.UID, 2).TraceID().String()); len(other) > 0 {
 		t.Errorf("the retry counts as a replacement:\n%s", other)
 	}
 }
 
 func TestLogLinesNameTheTrace(t *testing.T) {
-	w, spans := traced(t)
+	w, spans := tracedWorld(t)
 	var lines []string
 	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: 1})
 	m := w.createMachine("m")
 	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
-	w.options.Live = w.api
-	w.cloud.Around = func(_ string, f func() error) error {
+	w.options.LiveReader = w.api
+	w.cloud.WrapCall = func(_ string, f func() error) error {
 		w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, "example.com/changed", "") })
 		return f()
 	}

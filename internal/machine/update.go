@@ -18,13 +18,13 @@ import (
 
 // update is a change of the instance that the spec requires.
 type update struct {
-	inputs resolve.Resolved
-	// wanted is the configuration that the instance has after the update.
-	wanted *v1beta1.AppliedStatus
+	inputs resolve.Inputs
+	// wantedConfig is the configuration that the instance has after the update.
+	wantedConfig *v1beta1.AppliedStatus
 	// fingerprint is the hash of the inputs.
 	fingerprint string
-	// drained is true if the node was drained for this update in this pass.
-	drained bool
+	// nodeDrained is true if the node was drained for this update in this pass.
+	nodeDrained bool
 }
 
 // plannedUpdate returns the update that the instance needs now, or nil if it needs none.
@@ -37,11 +37,11 @@ func (p *pass) plannedUpdate(ctx context.Context) (*update, error) {
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
 		return nil, nil
 	}
-	if unchanged(p.machine) && !updateRequested(p.machine) {
+	if isSpecUnchanged(p.machine) && !updateRequested(p.machine) {
 		p.recordUpToDate()
 		return nil, nil
 	}
-	if machinestate.Paused(m) {
+	if machinestate.IsPaused(m) {
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
 			"The specification has changed, but the machine is paused. The instance is updated when the pause ends.")
 		return nil, nil
@@ -76,12 +76,12 @@ func (p *pass) plannedUpdate(ctx context.Context) (*update, error) {
 		p.requeueIn(left)
 		return nil, nil
 	}
-	return &update{inputs: inputs, wanted: wanted, fingerprint: fingerprint}, nil
+	return &update{inputs: inputs, wantedConfig: wanted, fingerprint: fingerprint}, nil
 }
 
-// unchanged reports whether the spec still equals the recorded one. The class is not read, because a class never
+// isSpecUnchanged reports whether the spec still equals the recorded one. The class is not read, because a class never
 // changes.
-func unchanged(m *v1beta1.Machine) bool {
+func isSpecUnchanged(m *v1beta1.Machine) bool {
 	applied, spec := m.Status.Applied, m.Spec
 	if applied.Version != spec.Version {
 		return false
@@ -90,7 +90,7 @@ func unchanged(m *v1beta1.Machine) bool {
 		return applied.ClassName == spec.ClassRef.Name
 	}
 	return applied.ClassName == "" && spec.ProviderSpec != nil &&
-		applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
+		applied.ProviderSpecHash == resolve.Inputs{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
 }
 
 func (p *pass) recordUpToDate() {
@@ -98,7 +98,7 @@ func (p *pass) recordUpToDate() {
 	p.endDrain()
 }
 
-func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStatus {
+func appliedOf(m *v1beta1.Machine, inputs resolve.Inputs) *v1beta1.AppliedStatus {
 	return &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(),
 		Version: m.Spec.Version}
 }
@@ -116,8 +116,8 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 	}
 	req := provider.UpdateRequest{
 		Machine: identity(m), Class: u.inputs.Class(), ClusterID: p.ClusterID, ProviderID: m.Spec.ProviderID,
-		Version: m.Spec.Version,
-		Drained: u.drained || p.drainedForUpdate(node),
+		Version:     m.Spec.Version,
+		NodeDrained: u.nodeDrained || p.drainedForUpdate(node),
 	}
 	if m.Status.Instance != nil {
 		req.Scope = m.Status.Instance.Scope
@@ -162,7 +162,7 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 			return "", nil
 		}
 		p.states.update(m, func(r *machineState) { r.pace, r.update = pace{}, updateState{} })
-		m.Status.Applied = u.wanted
+		m.Status.Applied = u.wantedConfig
 		p.phaseEnded(phaseUpdate, updateBegan(p.machine, p.now))
 		if result.Instance != nil && m.Status.Instance != nil {
 			m.Status.Instance.Type, m.Status.Instance.State = result.Instance.Type, v1beta1.InstanceState(result.Instance.State)
@@ -175,7 +175,7 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 		p.reportUpdating("The provider is updating the instance.")
 		return "", nil
 	case provider.UpdateNeedsDrain:
-		if u.drained {
+		if u.nodeDrained {
 			p.recordUpdateFailure(provider.Errorf(provider.Internal,
 				"the driver requested a drain, but the node is already drained"), u.fingerprint)
 			return "", nil
@@ -210,7 +210,7 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 // refuseUpdate reports that the update is not possible. The update is not repeated until the spec or another input
 // changes.
 func (p *pass) refuseUpdate(reason, fingerprint string) {
-	p.states.update(p.machine, func(r *machineState) { *r = machineState{pace: pace{tried: fingerprint}} })
+	p.states.update(p.machine, func(r *machineState) { *r = machineState{pace: pace{triedInputs: fingerprint}} })
 	p.endDrain()
 	p.reportNotUpdated(v1beta1.ReasonUnsupportedChange, reason)
 	p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")
@@ -256,7 +256,7 @@ func (p *pass) updateWaits(reason, message string) {
 		return
 	}
 	kind := v1beta1.ReasonUpdating
-	if p.machine.Replacing() {
+	if p.machine.IsReplacing() {
 		kind = v1beta1.ReasonReplacing
 	}
 	p.setCondition(v1beta1.ConditionUpToDate, false, kind, message)

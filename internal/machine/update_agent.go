@@ -105,14 +105,14 @@ func (p *pass) followAgent(ctx context.Context, r *removal, u *update) (asks boo
 	node, asked := p.node, requestOn(p.node)
 	switch {
 	case asked.version == "" && kubeletHasVersion(node, version):
-		p.finishUpdate(u.wanted)
+		p.finishUpdate(u.wantedConfig)
 	case asked.version != version:
 		return true, nil
 	case asked.result == v1beta1.UpdateResultSucceeded && kubeletHasVersion(node, version) && nodeReady(node):
 		if done, err := p.endRequest(ctx, r); err != nil || !done {
 			return false, err
 		}
-		p.finishUpdate(u.wanted)
+		p.finishUpdate(u.wantedConfig)
 	case asked.result == v1beta1.UpdateResultSucceeded:
 		p.reportWaiting(fmt.Sprintf("The agent reported success. Waiting for node %s to be Ready with version %s.",
 			node.Name, version))
@@ -158,7 +158,7 @@ func (p *pass) reportWaiting(message string) {
 	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing,
 		fmt.Sprintf("The agent on the node was asked for version %s.", p.machine.Spec.Version), "")
 	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.operationBegan()
-	if p.Reach != nil {
+	if p.Reachability != nil {
 		// An outage does not count, because an agent could not see the request or answer it. This process does not know
 		// which outages occurred before it became the leader. If the status already reports the timeout of the update,
 		// the report must stay.
@@ -166,7 +166,7 @@ func (p *pass) reportWaiting(message string) {
 		if began.Before(p.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
 			began = p.leading
 		}
-		past, _ := p.Reach.TargetOutages()
+		past, _ := p.Reachability.TargetOutages()
 		began, _ = reachability.ExcludeOutages(past, began, time.Time{})
 	}
 	if left := began.Add(timeout).Sub(p.now); left > 0 {
@@ -247,7 +247,7 @@ func (p *pass) versionUnchanged(ctx context.Context, reported *corev1.Node) (boo
 		return true, nil
 	}
 	live := &corev1.Node{}
-	switch err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(reported), live); {
+	switch err := p.Target.LiveClient.Get(ctx, client.ObjectKeyFromObject(reported), live); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:

@@ -21,9 +21,9 @@ const (
 	newVersion = "v1.36.4"
 )
 
-func leftToAgent(t *testing.T) (*world, *answers, *corev1.Node) {
+func leftToAgent(t *testing.T) (*world, *scriptedUpdates, *corev1.Node) {
 	t.Helper()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateByAgent}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateByAgent}}}
 	w, _ := changed(t, a)
 	return w, a, w.getNode(nodeNameOf(w.namespace, "m"))
 }

@@ -37,7 +37,7 @@ func updateRequested(m *v1beta1.Machine) bool {
 // that the Machine has not changed. If the Machine has changed in the meantime, recordRequest fails, because the change
 // of the spec may already have been reverted.
 func (p *pass) recordRequest(ctx context.Context) error {
-	if updateRequested(p.before) {
+	if updateRequested(p.original) {
 		return p.confirm(ctx, "updating its instance")
 	}
 	const message = "Asking the provider to update the instance."
@@ -47,7 +47,7 @@ func (p *pass) recordRequest(ctx context.Context) error {
 	if err := p.writeStatus(ctx); err != nil {
 		return err
 	}
-	if !updateRequested(p.before) {
+	if !updateRequested(p.original) {
 		return errStale // The Machine is gone, so the record was not written.
 	}
 	p.states.update(p.machine, func(m *machineState) { m.update = updateState{begun: true} })

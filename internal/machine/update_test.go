@@ -15,15 +15,15 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// answers replaces the method Update of a driver. This Update returns the given answers one after another, and then
+// scriptedUpdates replaces the method Update of a driver. This Update returns the given answers one after another, and then
 // repeats the last answer.
-type answers struct {
+type scriptedUpdates struct {
 	given []provider.UpdateResult
 	errs  []error
 	asked []provider.UpdateRequest
 }
 
-func (a *answers) update(req provider.UpdateRequest) (provider.UpdateResult, error) {
+func (a *scriptedUpdates) update(req provider.UpdateRequest) (provider.UpdateResult, error) {
 	a.asked = append(a.asked, req)
 	if len(a.errs) > 0 {
 		err := a.errs[0]
@@ -38,7 +38,7 @@ func (a *answers) update(req provider.UpdateRequest) (provider.UpdateResult, err
 }
 
 // changed returns a running Machine whose class has been changed from "small" to "large", so that it needs an update.
-func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
+func changed(t *testing.T, a *scriptedUpdates) (*world, *v1beta1.Machine) {
 	t.Helper()
 	w := newWorld(t)
 	w.cloud.OnUpdate = a.update
@@ -52,7 +52,7 @@ func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 // Rule: update-in-place.
 func TestAChangeInPlace(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
 	w, before := changed(t, a)
 	w.reconcile("m")
 	m := w.get("m")
@@ -66,7 +66,7 @@ func TestAChangeInPlace(t *testing.T) {
 		t.Errorf("applied is %+v", m.Status.Applied)
 	}
 	if len(a.asked) != 1 || a.asked[0].Version != "v1.36.4" || a.asked[0].ProviderID != before.Spec.ProviderID ||
-		a.asked[0].Drained {
+		a.asked[0].NodeDrained {
 		t.Errorf("the driver was asked %+v", a.asked)
 	}
 	w.wantRest("m")
@@ -76,7 +76,7 @@ func TestAChangeInPlace(t *testing.T) {
 func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	t.Parallel()
 	needsDrain := provider.UpdateResult{Outcome: provider.UpdateNeedsDrain}
-	a := &answers{given: []provider.UpdateResult{needsDrain, needsDrain,
+	a := &scriptedUpdates{given: []provider.UpdateResult{needsDrain, needsDrain,
 		{Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
 	w, before := changed(t, a)
 
@@ -108,8 +108,8 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	if m.Spec.ProviderID != before.Spec.ProviderID {
 		t.Errorf("the instance is %s, but it was %s before", m.Spec.ProviderID, before.Spec.ProviderID)
 	}
-	if n := len(a.asked); n != 5 || a.asked[0].Drained || a.asked[1].Drained || !a.asked[2].Drained ||
-		!a.asked[n-1].Drained {
+	if n := len(a.asked); n != 5 || a.asked[0].NodeDrained || a.asked[1].NodeDrained || !a.asked[2].NodeDrained ||
+		!a.asked[n-1].NodeDrained {
 		t.Errorf("the driver was asked %+v", a.asked)
 	}
 	w.wantRest("m")
@@ -125,11 +125,11 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := &answers{}
+			a := &scriptedUpdates{}
 			w, before := changed(t, a)
 			w.cloud.OnUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
 				a.given = []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain}}
-				if req.Drained {
+				if req.NodeDrained {
 					a.given[0].Outcome = provider.UpdateDone
 				}
 				return a.update(req)
@@ -143,7 +143,7 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse,
 				v1beta1.ReasonWaitingForVolumeDetach)
-			if slices.ContainsFunc(a.asked, func(r provider.UpdateRequest) bool { return r.Drained }) {
+			if slices.ContainsFunc(a.asked, func(r provider.UpdateRequest) bool { return r.NodeDrained }) {
 				t.Error("the driver was told that the node is drained, but a volume is attached to it")
 			}
 			w.detach(t.Context(), "db")
@@ -161,10 +161,10 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 // Rule: replacement-deletes-first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
 	w, before := changed(t, a)
 	w.reconcile("m")
-	if live := w.cloud.Live(); len(live) != 1 || live[0].ProviderID == before.Spec.ProviderID {
+	if live := w.cloud.LiveInstances(); len(live) != 1 || live[0].ProviderID == before.Spec.ProviderID {
 		t.Errorf("instances after the replacement: %+v", live)
 	}
 	w.node("m", true)
@@ -186,7 +186,7 @@ func TestAChangeByReplacement(t *testing.T) {
 // changes.
 func TestARefusedChange(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateRefused, Reason: "not of this family"}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateRefused, Reason: "not of this family"}}}
 	w, before := changed(t, a)
 	w.reconcile("m")
 	m := w.get("m")
@@ -211,7 +211,7 @@ func TestARefusedChange(t *testing.T) {
 // Rule: failed-update-retried.
 func TestAnUpdateThatFails(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
 		errs: []error{provider.Errorf(provider.Unavailable, "away"), provider.Errorf(provider.Unavailable, "away")}}
 	w, _ := changed(t, a)
 	first := w.reconcile("m")
@@ -236,7 +236,7 @@ func TestAnUpdateThatFails(t *testing.T) {
 // Rule: failed-update-retried.
 func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}}}
 	w, _ := changed(t, a)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
@@ -250,7 +250,7 @@ func TestAnUpdateThatTakesTooLong(t *testing.T) {
 // Rule: paused-machine-untouched.
 func TestAPausedMachineIsNotUpdated(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
 	w, _ := changed(t, a)
 	w.annotate("m", v1beta1.AnnotationPaused)
 	w.reconcile("m")
@@ -317,7 +317,7 @@ func TestRevertedChangeWithUnknownResultIsRevertedInTheCloud(t *testing.T) {
 // Rule: update-recorded-first.
 func TestLateCacheRequestsNoUpdate(t *testing.T) {
 	t.Parallel()
-	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
 	w, _ := changed(t, a)
 	late := w.get("m")
 	meta.SetStatusCondition(&late.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionUpToDate,
@@ -343,11 +343,11 @@ func TestTheSpecificationChangesDuringTheLaunch(t *testing.T) {
 		return provider.UpdateResult{Outcome: provider.UpdateDone}, nil
 	}
 	w.createMachine("m")
-	w.cloud.Will("Create", fakecloud.Step{During: func() { // so that the provider ID cannot be written
+	w.cloud.Script("Create", fakecloud.Step{During: func() { // so that the provider ID cannot be written
 		w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
 	}})
 	w.reconcile("m")
-	w.until("m", "the update", func() bool {
+	w.runUntil("m", "the update", func() bool {
 		m := w.get("m")
 		return m.Spec.ProviderID != "" && m.Status.Applied != nil && m.Status.Applied.Version == "v1.36.4"
 	})

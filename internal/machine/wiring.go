@@ -83,7 +83,7 @@ func machineChanged() predicate.Predicate {
 			!maps.Equal(o.GetAnnotations(), n.GetAnnotations()) ||
 			!maps.Equal(o.GetLabels(), n.GetLabels()) ||
 			!slices.Equal(o.GetFinalizers(), n.GetFinalizers()) ||
-			preservation.Due(asMachine(o)) != preservation.Due(asMachine(n))
+			preservation.MustPreserve(asMachine(o)) != preservation.MustPreserve(asMachine(n))
 	}}
 }
 
@@ -160,7 +160,7 @@ func classChanged() predicate.Predicate {
 // nodeChanged selects all changes of a Node that matter for its Machine, but not heartbeats.
 func nodeChanged(signals interruption.Signals) predicate.Predicate {
 	announces := func(node *corev1.Node) interruption.Notice {
-		notice, _ := signals.Of(node)
+		notice, _ := signals.Find(node)
 		return notice
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -203,7 +203,7 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 
 // machinesIn lists Machines from a cache without copying them, because only their names are needed.
 func machinesIn(ctx context.Context, cache client.Reader, by client.MatchingFields) []*v1beta1.Machine {
-	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by,
+	machines, err := index.ListShared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by,
 		client.DisableReadYourWritesConsistency)
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find the machines that an event affects")

@@ -31,8 +31,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// managed returns a world whose process runs in a real manager and uses the real clock.
-func managed(t *testing.T, change ...func(*Options)) *world {
+// managedWorld returns a world whose process runs in a real manager and uses the real clock.
+func managedWorld(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.cloud = newCloud(clock.RealClock{}, w.effects)
@@ -50,13 +50,13 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 		o := w.options
 		o.Cloud, o.Clock, o.Drainer = w.cloud, clock.RealClock{}, drains
 		counted := counting{mgr.GetClient(), w.effects}
-		o.Client, o.Live = counted, countingReader{mgr.GetAPIReader(), &w.asked}
+		o.Client, o.LiveReader = counted, countingReader{mgr.GetAPIReader(), &w.liveReads}
 		o.MachineCacheVersion = wiring.CacheVersion(mgr, &v1beta1.Machine{})
 		o.Classes = &resolve.Resolver{Classes: mgr.GetClient(), Secrets: mgr.GetAPIReader()}
-		o.Target = &Target{Nodes: counted, Live: interceptor.NewClient(w.api, interceptor.Funcs{
+		o.Target = &Target{Nodes: counted, LiveClient: interceptor.NewClient(w.api, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
 				opts ...client.GetOption) error {
-				w.asked.Add(1)
+				w.liveReads.Add(1)
 				return c.Get(ctx, key, o, opts...)
 			},
 		})}
@@ -136,7 +136,7 @@ func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
 // Whenever a machine waits, an event must trigger its next pass. If a machine were requeued only by time, this test
 // would time out.
 func TestTriggersOfAMachine(t *testing.T) {
-	w := managed(t)
+	w := managedWorld(t)
 	const machines = 5
 	waitsFor := func(reason string) func(*v1beta1.Machine) bool {
 		return func(m *v1beta1.Machine) bool {
@@ -159,7 +159,7 @@ func TestTriggersOfAMachine(t *testing.T) {
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
 	w.create(class)
 	w.await("machines that wait for their credentials", machines, waitsFor(v1beta1.ReasonCredentialsNotFound))
-	w.create(w.protected(w.secret("credentials", "token", "hunter2")))
+	w.create(w.withFinalizer(w.secret("credentials", "token", "hunter2")))
 	w.hold(class)
 	w.await("machines with an instance", machines, inPhase(v1beta1.MachineProvisioned))
 
@@ -167,7 +167,7 @@ func TestTriggersOfAMachine(t *testing.T) {
 		w.node(name, true)
 	}
 	w.await("machines that run", machines, inPhase(v1beta1.MachineRunning))
-	if n := len(w.cloud.Live()); n != machines {
+	if n := len(w.cloud.LiveInstances()); n != machines {
 		t.Errorf("there are %d instances of %d machines", n, machines)
 	}
 	for _, name := range names {
@@ -213,7 +213,7 @@ func TestTriggersOfAMachine(t *testing.T) {
 
 // Rule: outdated-node-taints.
 func TestSetTriggersItsMachines(t *testing.T) {
-	w := managed(t)
+	w := managedWorld(t)
 	w.class("small", "")
 	ofSet := w.set()
 	names := []string{"m-0", "m-1"}
@@ -256,7 +256,7 @@ func TestMachinesOfOutdatedSetAreQueuedLast(t *testing.T) {
 }
 
 func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
-	w := managed(t)
+	w := managedWorld(t)
 	w.class("small", "")
 	// When the process reconciles the second machine, it knows which machines existed before it became the leader.
 	for i, first := range []string{"first", "second"} {
@@ -268,11 +268,11 @@ func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 	}
 	w.await("no machines", 0, func(*v1beta1.Machine) bool { return false })
 	w.effects.clear()
-	w.asked.Store(0)
+	w.liveReads.Store(0)
 	const machines = 30
 	budget := func(what string, most int) {
 		t.Helper()
-		done := w.effects.of("API")
+		done := w.effects.since("API")
 		t.Logf("%.2f writes per machine %s", float64(len(done))/machines, what)
 		// Sometimes, a write is repeated because of a conflict.
 		if len(done) > most*machines+machines/5 {
@@ -296,7 +296,7 @@ func TestManyMachinesAtOnceKeepTheirWriteLimit(t *testing.T) {
 	joining.Wait()
 	w.await("machines that run", machines, inPhase(v1beta1.MachineRunning))
 	budget("until Running", 4)
-	if n := w.asked.Load(); n > machines/2 {
+	if n := w.liveReads.Load(); n > machines/2 {
 		t.Errorf("%d live reads until Running, want few for %d machines that no other process can have launched", n, machines)
 	}
 	if n := len(w.effects.calls()); n != machines {
@@ -344,7 +344,7 @@ func TestHeartbeatsTriggerNothing(t *testing.T) {
 	} {
 		changed := old.DeepCopy()
 		tc.change(changed)
-		if got := nodeChanged(interruption.Known()).Update(event.UpdateEvent{ObjectOld: old,
+		if got := nodeChanged(interruption.KnownSignals()).Update(event.UpdateEvent{ObjectOld: old,
 			ObjectNew: changed}); got != tc.triggers {
 			t.Errorf("a change of %s triggers: %t", tc.name, got)
 		}

@@ -16,7 +16,7 @@ type Importer interface {
 	// instances by the tags or names that the old system gave to instances. If nothing distinguishes the clusters of
 	// the old system, Locate also returns the instances of other clusters. The caller ignores instances that no old
 	// Machine names.
-	Locate(ctx context.Context, req LocateRequest) ([]Located, error)
+	Locate(ctx context.Context, req LocateRequest) ([]LocatedInstance, error)
 
 	// Import translates a description of the old system into a providerSpec that Validate accepts and that matches
 	// the running instance. The method makes no call to the cloud. For everything that it cannot translate, Import
@@ -25,7 +25,7 @@ type Importer interface {
 	//
 	// The migrator calls Import a second time with made-up values in place of the values from Secrets. If a part of
 	// Imported.Spec differs between the two calls, the part depends on Secrets. Plans do not show such parts.
-	Import(ctx context.Context, req ImportRequest) (Imported, error)
+	Import(ctx context.Context, req ImportRequest) (ImportedSpec, error)
 
 	// Release removes the tags by which the old system would recognize the instance as its own and delete it. Release
 	// removes these tags from the Machine's instance and its parts, and keeps all other tags. The method succeeds if
@@ -84,8 +84,8 @@ type LocateRequest struct {
 	Legacy Legacy
 }
 
-// Located is an instance that an old system created.
-type Located struct {
+// LocatedInstance is an instance that an old system created.
+type LocatedInstance struct {
 	// Instance is the instance as the cloud reports it. The provider ID in this field has the same spelling as in
 	// Driver.Get.
 	Instance Instance
@@ -93,8 +93,8 @@ type Located struct {
 	// Machine from a tag. An unknown name or UID is empty.
 	Machine    string
 	MachineUID types.UID
-	// Collected reports whether the old system would delete the instance or one of its parts because of their tags.
-	Collected bool
+	// IsCollected reports whether the old system would delete the instance or one of its parts because of their tags.
+	IsCollected bool
 	// NotAdoptable explains why Adopt refuses the instance, such as a missing mark, and what an administrator has to
 	// do. It is empty if the driver knows no reason. The migration begins only when NotAdoptable is empty for all
 	// instances.
@@ -112,8 +112,8 @@ type ImportRequest struct {
 	Facts []byte
 }
 
-// Imported is the translation of an old description for Machinist.
-type Imported struct {
+// ImportedSpec is the translation of an old description for Machinist.
+type ImportedSpec struct {
 	// Spec is the providerSpec, as JSON with apiVersion and kind.
 	Spec []byte
 	// Credentials contains the data of the Secret for the MachineClass, with the keys that the driver uses. Nil means

@@ -30,10 +30,10 @@ type InterruptionsRequest struct {
 type Interruption struct {
 	// ProviderID identifies the instance.
 	ProviderID string
-	// At contains the time when the cloud reclaims the instance. If At is zero, Machinist assumes that the cloud
+	// ReclaimTime contains the time when the cloud reclaims the instance. If ReclaimTime is zero, Machinist assumes that the cloud
 	// reclaims the instance in 30 seconds.
-	At     time.Time
-	Reason InterruptionReason
+	ReclaimTime time.Time
+	Reason      InterruptionReason
 }
 
 // InterruptionReason is the reason for an interruption.

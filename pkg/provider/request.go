@@ -96,9 +96,9 @@ type UpdateRequest struct {
 	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. After an update by an
 	// agent on the node (UpdateByAgent), the cloud may report a different version.
 	NodeVersion string
-	// Drained reports whether the node was cordoned and drained for this update. A driver that needs the drain answers
-	// UpdateNeedsDrain while Drained is false.
-	Drained bool
+	// NodeDrained reports whether the node was cordoned and drained for this update. A driver that needs the drain answers
+	// UpdateNeedsDrain while NodeDrained is false.
+	NodeDrained bool
 }
 
 // UpdateOutcome is a driver's answer to Update.
@@ -152,11 +152,11 @@ type DeleteResult struct {
 	// then confirms with Get that there is no instance, and waits if the instance was created less than CreateSettle
 	// ago.
 	Found bool
-	// Left contains the resources that still exist while Gone is false, such as "volume 1a2b (available)". For a
-	// resource that the cloud refuses to delete now, Left also contains the cloud's answer, such as "volume 1a2b: it
-	// has snapshots". Machinist shows this text to users when a deletion takes minutes. Left may be empty. The driver
+	// Remaining contains the resources that still exist while Gone is false, such as "volume 1a2b (available)". For a
+	// resource that the cloud refuses to delete now, Remaining also contains the cloud's answer, such as "volume 1a2b: it
+	// has snapshots". Machinist shows this text to users when a deletion takes minutes. Remaining may be empty. The driver
 	// should return the same text as long as the resources and their states do not change.
-	Left string
+	Remaining string
 }
 
 // AdoptRequest asks to set Machinist's tags on an existing instance.
@@ -166,11 +166,11 @@ type AdoptRequest struct {
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
-	// Former contains the identity that the Machine had before its control cluster was lost or moved. Adopt replaces
+	// FormerIdentity contains the identity that the Machine had before its control cluster was lost or moved. Adopt replaces
 	// tags on the instance only if they are the tags of this identity. Nil means that Adopt replaces no tags. A user
 	// who may write classes chooses the cluster in this identity. Therefore Adopt uses the identity only if the
 	// instance is in the scope of the class (see Adopter).
-	Former *Identity
+	FormerIdentity *Identity
 }
 
 // Identity is the owner of an instance according to the tags of the instance.
@@ -181,8 +181,8 @@ type Identity struct {
 
 // Replaces reports whether the instance carries the tags of Former, so that Adopt replaces them with req.Tags.
 func (r AdoptRequest) Replaces(in *Instance) bool {
-	return r.Former != nil && r.Former.ClusterID != "" && r.Former.MachineUID != "" &&
-		in.ClusterID == r.Former.ClusterID && in.MachineUID == r.Former.MachineUID
+	return r.FormerIdentity != nil && r.FormerIdentity.ClusterID != "" && r.FormerIdentity.MachineUID != "" &&
+		in.ClusterID == r.FormerIdentity.ClusterID && in.MachineUID == r.FormerIdentity.MachineUID
 }
 
 // ListRequest asks for one page of the instances of one cluster.

@@ -20,8 +20,8 @@ func NewSecret(data []byte) Secret { return Secret{data: data} }
 // Reveal returns the content. The caller must not change it.
 func (s Secret) Reveal() []byte { return s.data }
 
-// Empty reports whether the Secret has no content.
-func (s Secret) Empty() bool { return len(s.data) == 0 }
+// IsEmpty reports whether the Secret has no content.
+func (s Secret) IsEmpty() bool { return len(s.data) == 0 }
 
 // Format implements fmt.Formatter for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
@@ -44,8 +44,8 @@ type Credentials struct {
 // NewCredentials returns Credentials with the data of a Secret. It does not copy the map.
 func NewCredentials(data map[string][]byte) Credentials { return Credentials{data: data} }
 
-// In returns a copy of the Credentials with the namespace of the Secret that contains them.
-func (c Credentials) In(namespace string) Credentials {
+// InNamespace returns a copy of the Credentials with the namespace of the Secret that contains them.
+func (c Credentials) InNamespace(namespace string) Credentials {
 	c.namespace = namespace
 	return c
 }
@@ -63,8 +63,8 @@ func (c Credentials) Get(key string) (Secret, bool) {
 // Keys returns the names of the entries, sorted. Names are not secret.
 func (c Credentials) Keys() []string { return slices.Sorted(maps.Keys(c.data)) }
 
-// Empty reports whether there are no entries.
-func (c Credentials) Empty() bool { return len(c.data) == 0 }
+// IsEmpty reports whether there are no entries.
+func (c Credentials) IsEmpty() bool { return len(c.data) == 0 }
 
 // Format implements fmt.Formatter for every verb.
 func (c Credentials) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }

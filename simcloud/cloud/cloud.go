@@ -55,8 +55,8 @@ type Cloud struct {
 	hosts   Hosts
 	clock   clock.Clock
 	log     *slog.Logger
-	// wake tells Run that the first entry of the agenda has changed.
-	wake chan struct{}
+	// agendaChanged tells Run that the first entry of the agenda has changed.
+	agendaChanged chan struct{}
 
 	mu       sync.Mutex
 	settings simcloud.Settings
@@ -74,7 +74,7 @@ type Cloud struct {
 	usage        map[usageKey]usage
 	capacityUsed map[capacityKey]int
 	pages        int // number of listed pages of instances
-	answers      int // number of answers about instances
+	answerCount  int // number of answers about instances
 	live         int
 	peak         int
 }
@@ -101,14 +101,14 @@ type instance struct {
 func New(o Options) (*Cloud, error) {
 	c := &Cloud{
 		catalog: o.Catalog, journal: o.Journal, hosts: o.Hosts, clock: o.Clock, log: o.Log,
-		wake:         make(chan struct{}, 1),
-		settings:     o.Catalog.Settings,
-		instances:    map[string]*instance{},
-		tokens:       map[tokenKey]*instance{},
-		tags:         map[tag]map[*instance]bool{},
-		slots:        newPool(maxInstances),
-		usage:        map[usageKey]usage{},
-		capacityUsed: map[capacityKey]int{},
+		agendaChanged: make(chan struct{}, 1),
+		settings:      o.Catalog.Settings,
+		instances:     map[string]*instance{},
+		tokens:        map[tokenKey]*instance{},
+		tags:          map[tag]map[*instance]bool{},
+		slots:         newPool(maxInstances),
+		usage:         map[usageKey]usage{},
+		capacityUsed:  map[capacityKey]int{},
 	}
 	if c.clock == nil {
 		c.clock = clock.RealClock{}
@@ -193,7 +193,7 @@ func (c *Cloud) Run(ctx context.Context) {
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-		case <-c.wake:
+		case <-c.agendaChanged:
 		case <-timer.C():
 		}
 	}
@@ -227,7 +227,7 @@ func (c *Cloud) now() time.Time { return c.clock.Now().UTC().Round(0) }
 // time of a terminated instance has passed, commit deletes the record.
 func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
 	id := next.Instance.ID
-	forgotten := next.forgotten(c.now())
+	forgotten := next.isForgotten(c.now())
 	if forgotten {
 		for _, key := range []string{keyInstance, keyUserData, keyMachine} {
 			ops = append(ops, journal.Op{Key: key + id})
@@ -278,10 +278,10 @@ func (c *Cloud) apply(inst *instance, next *record) {
 	c.addVersion(inst)
 	c.switchMachine(inst, old)
 
-	c.agenda.set(inst, next.due())
+	c.agenda.set(inst, next.nextChangeTime())
 	if len(c.agenda) > 0 && c.agenda[0] == inst {
 		select {
-		case c.wake <- struct{}{}:
+		case c.agendaChanged <- struct{}{}:
 		default: // Run has not received the previous signal yet, so no further signal is needed.
 		}
 	}

@@ -205,10 +205,10 @@ func (w *world) checkInvariants() {
 				w.t.Errorf("%s is not found by %s=%s", rec.Instance.ID, key, value)
 			}
 		}
-		if !rec.due().Equal(inst.due) || (inst.agendaIndex < 0) != inst.due.IsZero() {
-			w.t.Errorf("%s is due %s, but on the agenda at %s", rec.Instance.ID, rec.due(), inst.due)
+		if !rec.nextChangeTime().Equal(inst.due) || (inst.agendaIndex < 0) != inst.due.IsZero() {
+			w.t.Errorf("%s is due %s, but on the agenda at %s", rec.Instance.ID, rec.nextChangeTime(), inst.due)
 		}
-		if rec.counts() {
+		if rec.usesQuota() {
 			instances++
 			cpus += rec.TypeSpec.CPUs
 		}

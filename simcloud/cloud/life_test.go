@@ -305,7 +305,7 @@ func TestReportsOfMachineThatIsOffAreIgnored(t *testing.T) {
 }
 
 func TestConsoleKeepsItsEnd(t *testing.T) {
-	var s saved
+	var s savedMachine
 	for range 1000 {
 		s.print(time.Unix(0, 0), "0123456789 0123456789 0123456789")
 	}

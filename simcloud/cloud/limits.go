@@ -179,7 +179,7 @@ func (c *Cloud) count(r *record, sign int) {
 	if r.live() {
 		c.live += sign
 	}
-	if !r.counts() {
+	if !r.usesQuota() {
 		return
 	}
 	key := usageKey{r.Account, r.Instance.Region}

@@ -16,20 +16,20 @@ const maxConsoleBytes = 16 << 10
 
 // machine contains what the cloud knows about the simulated machine that runs in an instance.
 type machine struct {
-	saved  saved
+	saved  savedMachine
 	status simcloud.HostStatus
 	// reporter receives the reports of the running machine. It is nil while the machine is off.
 	reporter *reporter
 }
 
-// saved is the state of a machine that survives restarts of the process.
-type saved struct {
+// savedMachine is the state of a machine that survives restarts of the process.
+type savedMachine struct {
 	Disk    host.Disk `json:"disk"`
 	Console string    `json:"console,omitempty"`
 }
 
 // print adds a line to the console and drops the oldest lines if necessary.
-func (s *saved) print(now time.Time, line string) {
+func (s *savedMachine) print(now time.Time, line string) {
 	line = strings.Map(func(r rune) rune {
 		if r < ' ' {
 			return ' '

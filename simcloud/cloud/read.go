@@ -102,11 +102,11 @@ func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 // case of IDs and the times.
 func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	out, s := inst.view(rec), c.settings.Semantics
-	c.answers++
+	c.answerCount++
 	if out.State == simcloud.StateRunning {
 		out.GuestIP = c.settings.GuestIP
 	}
-	if s.OtherCase && c.answers%2 == 0 {
+	if s.OtherCase && c.answerCount%2 == 0 {
 		out.ID, out.Region, out.Zone = strings.ToUpper(out.ID), strings.ToUpper(out.Region), strings.ToUpper(out.Zone)
 		out.ProviderID = providerID(out.Region, out.Zone, out.ID)
 	}

@@ -48,8 +48,8 @@ func (r *record) clone() *record {
 
 func (r *record) live() bool { return r.Instance.State != simcloud.StateTerminated }
 
-// counts reports whether the instance counts against quota and capacity.
-func (r *record) counts() bool { return r.live() || !r.FreeAt.IsZero() }
+// usesQuota reports whether the instance counts against quota and capacity.
+func (r *record) usesQuota() bool { return r.live() || !r.FreeAt.IsZero() }
 
 func (r *record) hasAddress() bool { return r.live() || r.AddressInUse }
 
@@ -71,8 +71,8 @@ func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 	r.Faults = slices.Insert(slices.Clone(r.Faults), i, f)
 }
 
-// due returns the time of the next planned change, or zero.
-func (r *record) due() time.Time {
+// nextChangeTime returns the time of the next planned change, or zero.
+func (r *record) nextChangeTime() time.Time {
 	at, _ := r.next()
 	if r.AddressInUse {
 		return at
@@ -83,8 +83,8 @@ func (r *record) due() time.Time {
 	return at
 }
 
-// forgotten reports whether the retention of the record is over.
-func (r *record) forgotten(now time.Time) bool {
+// isForgotten reports whether the retention of the record is over.
+func (r *record) isForgotten(now time.Time) bool {
 	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now) && !r.AddressInUse
 }
 

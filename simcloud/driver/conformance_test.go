@@ -62,8 +62,8 @@ func TestTheDriverConforms(t *testing.T) {
 				RejectedCredentials: credentials("token-of-nobody"),
 				Version:             "v1.36.3",
 				Timeout:             time.Minute,
-				Full:                true,
-				Never:               never,
+				RequireHooks:        true,
+				ImpossibleFaults:    never,
 				Legacies:            simLegacies(),
 				CollectorTags:       []string{driver.LegacyTagRole},
 				Cloud: conformance.Cloud{Resources: s.resources, Launch: s.launch, LaunchNamed: s.launchNamed, Inject: s.inject,
@@ -225,7 +225,7 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 		rule.Effect.Latency = simcloud.Duration(24 * time.Hour)
 	case conformance.DoneLate:
 		rule.Operation, rule.Skip = simcloud.ChangesOnly, f.Skip
-		rule.Effect = simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: simcloud.Duration(f.For)}
+		rule.Effect = simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: simcloud.Duration(f.Duration)}
 	default:
 		return s.setSemantics(ctx, f)
 	}
@@ -238,7 +238,7 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 
 // setSemantics changes the semantics and returns a function that restores them.
 func (s *sim) setSemantics(ctx context.Context, f conformance.Fault) (func(), error) {
-	late, moment, none := simcloud.Duration(f.For), simcloud.Duration(500*time.Millisecond), simcloud.Duration(0)
+	late, moment, none := simcloud.Duration(f.Duration), simcloud.Duration(500*time.Millisecond), simcloud.Duration(0)
 	yes, no, huge, zero := true, false, 256<<20, 0
 	var on, off simcloud.SemanticsPatch
 	switch f.Kind {

@@ -31,11 +31,11 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if !result.Gone {
 		return result, nil
 	}
-	result.Left, err = deleteAddresses(ctx, client, req.ProviderID, own)
+	result.Remaining, err = deleteAddresses(ctx, client, req.ProviderID, own)
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
-	result.Gone = result.Left == ""
+	result.Gone = result.Remaining == ""
 	return result, nil
 }
 
@@ -89,7 +89,7 @@ func deleteByTags(ctx context.Context, client account, own owner) (provider.Dele
 			return provider.DeleteResult{}, err
 		}
 		if !gone {
-			result.Gone, result.Left = false, leftInstance(&found[i])
+			result.Gone, result.Remaining = false, leftInstance(&found[i])
 		}
 	}
 	return result, nil
@@ -105,7 +105,7 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 	in, err := client.GetInstance(ctx, id)
 	if simcloud.CodeOf(err) == simcloud.CodeNotFound {
 		// Reads may lag: a new instance may look gone.
-		in, err = client.current(ctx, id)
+		in, err = client.currentInstance(ctx, id)
 	}
 	switch {
 	case simcloud.CodeOf(err) == simcloud.CodeNotFound:
@@ -118,7 +118,7 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 		return provider.DeleteResult{}, provider.Errorf(provider.FailedPrecondition,
 			"delete instance %s: the provider ID of instance %s is %s", providerID, id, in.ProviderID)
 	}
-	in, err = client.owned(ctx, in, own)
+	in, err = client.ownedInstance(ctx, in, own)
 	switch {
 	case provider.IsNotFound(err):
 		return gone, nil
@@ -128,7 +128,7 @@ func deleteByProviderID(ctx context.Context, client account, providerID string,
 	done, err := terminate(ctx, client, in)
 	result := provider.DeleteResult{Gone: done, Found: true}
 	if !done {
-		result.Left = leftInstance(in)
+		result.Remaining = leftInstance(in)
 	}
 	return result, err
 }

@@ -92,7 +92,7 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	if _, err := d.parse(req.Class.Spec); err != nil {
 		return err
 	}
-	if req.Class.Credentials.Empty() {
+	if req.Class.Credentials.IsEmpty() {
 		return nil
 	}
 	_, err := tokenOf(req.Class.Credentials)
@@ -189,7 +189,7 @@ func (d *Driver) client(endpoint string, credentials provider.Credentials) (acco
 
 // tokenOf trims white space, because Secrets created from files end with a newline.
 func tokenOf(credentials provider.Credentials) (string, error) {
-	if credentials.Empty() {
+	if credentials.IsEmpty() {
 		return "", provider.Errorf(provider.Unauthenticated, "there are no credentials: a Secret with the key %q is "+
 			"required", credentialsKey)
 	}

@@ -98,8 +98,8 @@ func (o owner) withOwnerTags(tags map[string]string) map[string]string {
 	return out
 }
 
-// misses reports whether the instance lacks the key of an owner tag.
-func (o owner) misses(in *simcloud.Instance) bool {
+// lacksTagOf reports whether the instance lacks the key of an owner tag.
+func (o owner) lacksTagOf(in *simcloud.Instance) bool {
 	for key := range o.tags() {
 		if _, tagged := in.Tags[key]; !tagged {
 			return true

@@ -30,7 +30,7 @@ func (d Announcing) Interruptions(ctx context.Context, req provider.Interruption
 			return nil, translate(err, "look for interruptions")
 		}
 		if in.ReclaimTime != nil && in.Tags[provider.TagCluster] == req.ClusterID {
-			found = append(found, provider.Interruption{ProviderID: in.ProviderID, At: *in.ReclaimTime,
+			found = append(found, provider.Interruption{ProviderID: in.ProviderID, ReclaimTime: *in.ReclaimTime,
 				Reason: provider.Preemption})
 		}
 	}

@@ -28,7 +28,7 @@ func TestAnnouncedInterruptionIsReported(t *testing.T) {
 	found, err := d.Interruptions(ctx, request)
 	must(t, err)
 	at := time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)
-	if len(found) != 1 || found[0].ProviderID != spot.ProviderID || !found[0].At.Equal(at) ||
+	if len(found) != 1 || found[0].ProviderID != spot.ProviderID || !found[0].ReclaimTime.Equal(at) ||
 		found[0].Reason != provider.Preemption {
 		t.Errorf("announced %+v, expected %s at %s", found, spot.ProviderID, at)
 	}

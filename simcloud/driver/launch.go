@@ -143,7 +143,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		return nil, err
 	}
 	// The owner of the instance may have changed a moment ago.
-	if in, err = client.current(ctx, in.ID); err != nil {
+	if in, err = client.currentInstance(ctx, in.ID); err != nil {
 		return nil, translate(err, "read the tags of instance "+req.ProviderID)
 	}
 	if in == nil {

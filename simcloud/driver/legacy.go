@@ -44,13 +44,13 @@ var _ provider.Importer = (*Driver)(nil)
 
 // Import implements provider.Importer. Import omits the zone, because the instances of a class may be in several
 // zones. Without a zone in the class, Update accepts every zone.
-func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 	old, err := readLegacy(req.Legacy)
 	if err != nil {
-		return provider.Imported{}, err
+		return provider.ImportedSpec{}, err
 	}
-	spec := Spec{APIVersion: APIVersion, Kind: Kind, Region: old.Required("region"), InstanceType: old.Required("size"),
-		Image: old.Required("image"), Tags: old.Map("tags")}
+	spec := Spec{APIVersion: APIVersion, Kind: Kind, Region: old.RequiredString("region"), InstanceType: old.RequiredString("size"),
+		Image: old.RequiredString("image"), Tags: old.Map("tags")}
 	for _, key := range []string{LegacyTagMachine, LegacyTagMachineUID, LegacyTagRole} {
 		// Otherwise a restarted old controller would delete new instances with these tags.
 		delete(spec.Tags, key)
@@ -65,12 +65,12 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	token := old.Object("credentials").String(credentialsKey)
 	if req.Legacy.Source == provider.SourceOpenShift {
 		// The caller reads the Secrets.
-		old.Known("apiVersion", "kind", "credentialsSecret", "userDataSecret")
+		old.MarkRead("apiVersion", "kind", "credentialsSecret", "userDataSecret")
 	}
 	if secret, found := req.Legacy.Credentials.Get(credentialsKey); found {
 		token = string(secret.Reveal())
 	}
-	out := provider.Imported{}
+	out := provider.ImportedSpec{}
 	if token == "" {
 		old.Object("credentials").Report(provider.FindingBlocker, provider.FindingRequiredField, credentialsKey,
 			"the token of the account is missing, also in the Secret of the old system")
@@ -78,7 +78,7 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 		out.Credentials = map[string][]byte{credentialsKey: []byte(token)}
 	}
 	if out.Spec, err = json.Marshal(spec); err != nil {
-		return provider.Imported{}, provider.Errorf(provider.Internal, "encode the providerSpec")
+		return provider.ImportedSpec{}, provider.Errorf(provider.Internal, "encode the providerSpec")
 	}
 	// Missing fields were reported above, so report only invalid values.
 	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
@@ -103,7 +103,7 @@ func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 
 // Locate implements provider.Importer. It returns all instances in the region of the description, of any size, because
 // a size may have been changed.
-func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.LocatedInstance, error) {
 	imported, err := d.Import(ctx, provider.ImportRequest{Legacy: req.Legacy})
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, err
 	}
-	var found []provider.Located
+	var found []provider.LocatedInstance
 	seen := map[string]bool{}
 	for in, err := range client.Instances(ctx, simcloud.ListInstancesOptions{Region: spec.Region,
 		HasTags: []string{LegacyTagMachine}, States: liveStates(), Limit: d.pageSize}) {
@@ -129,8 +129,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		}
 		seen[in.ID] = true
 		_, collected := in.Tags[LegacyTagRole]
-		found = append(found, provider.Located{Instance: *convert(in, ""), Machine: in.Tags[LegacyTagMachine],
-			MachineUID: types.UID(in.Tags[LegacyTagMachineUID]), Collected: collected})
+		found = append(found, provider.LocatedInstance{Instance: *convert(in, ""), Machine: in.Tags[LegacyTagMachine],
+			MachineUID: types.UID(in.Tags[LegacyTagMachineUID]), IsCollected: collected})
 	}
 	return found, nil
 }
@@ -200,7 +200,7 @@ func (a account) instanceByID(ctx context.Context, providerID string) (*simcloud
 	if err != nil {
 		return nil, err
 	}
-	in, err := a.current(ctx, id)
+	in, err := a.currentInstance(ctx, id)
 	switch {
 	case simcloud.CodeOf(err) == simcloud.CodeNotFound:
 		return nil, nil

@@ -111,7 +111,7 @@ func TestReleaseAndDisown(t *testing.T) {
 	located, err := s.driver.Locate(t.Context(), provider.LocateRequest{Legacy: legacyOf(provider.SourceGardener, oldSpec)})
 	must(t, err)
 	if len(located) != 1 || located[0].Instance.ProviderID != old.ProviderID || located[0].Machine != "worker-1" ||
-		located[0].MachineUID != "u-1" || !located[0].Collected {
+		located[0].MachineUID != "u-1" || !located[0].IsCollected {
 		t.Fatalf("located %+v", located)
 	}
 	release := provider.ReleaseRequest{Machine: machine("a"), Class: class(), ClusterID: cluster, ProviderID: old.ProviderID,
@@ -143,7 +143,7 @@ func TestReleaseAndDisown(t *testing.T) {
 		}
 	}
 	located, err = s.driver.Locate(t.Context(), provider.LocateRequest{Legacy: legacyOf(provider.SourceGardener, oldSpec)})
-	if err != nil || len(located) != 1 || located[0].Collected {
+	if err != nil || len(located) != 1 || located[0].IsCollected {
 		t.Errorf("located %+v %v", located, err)
 	}
 	_, err = s.client.DeleteInstance(t.Context(), old.ID)

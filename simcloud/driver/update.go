@@ -29,7 +29,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
-	if in, err = client.owned(ctx, in, own); err != nil {
+	if in, err = client.ownedInstance(ctx, in, own); err != nil {
 		return provider.UpdateResult{}, err
 	}
 	result := func(outcome provider.UpdateOutcome, format string, args ...any) (provider.UpdateResult, error) {
@@ -77,7 +77,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	case mode == simcloud.InPlaceUnsupported:
 		return result(provider.UpdateNeedsReplacement, "the cloud cannot change the instance in place from %s to %s",
 			describe(in.Type, in.Image, versionOf(in)), describe(spec.InstanceType, spec.Image, req.Version))
-	case mode == simcloud.InPlaceRestart && !req.Drained:
+	case mode == simcloud.InPlaceRestart && !req.NodeDrained:
 		return result(provider.UpdateNeedsDrain, "the instance must restart")
 	}
 	updated, err := client.UpdateInstance(ctx, in.ID, change)

@@ -47,7 +47,7 @@ func TestUpdateOutcomes(t *testing.T) {
 			for i, step := range test.steps {
 				result, err := s.driver.Update(t.Context(), provider.UpdateRequest{
 					Machine: machine("a"), Class: class(test.changes...), ClusterID: cluster,
-					ProviderID: in.ProviderID, Version: test.version, Drained: step.drained,
+					ProviderID: in.ProviderID, Version: test.version, NodeDrained: step.drained,
 				})
 				if err != nil || result.Outcome != step.want || result.Instance == nil {
 					t.Fatalf("step %d: %+v %v, expected %s", i, result, err, step.want)
@@ -81,7 +81,7 @@ func TestUpdateWithRestartIsInProgress(t *testing.T) {
 	for range 2 {
 		result, err := s.driver.Update(t.Context(), provider.UpdateRequest{
 			Machine: machine("a"), Class: class("instanceType", "large"), ClusterID: cluster, ProviderID: in.ProviderID,
-			Drained: true,
+			NodeDrained: true,
 		})
 		if err != nil || result.Outcome != provider.UpdateInProgress || result.Instance.State != provider.StateRunning {
 			t.Errorf("%+v %v", result, err)

@@ -29,19 +29,19 @@ type Call struct {
 
 // Decision is the result of all matching rules.
 type Decision struct {
-	// Before is the delay between the request and the execution of the call. After is the delay between the execution
+	// DelayBefore is the delay between the request and the execution of the call. DelayAfter is the delay between the execution
 	// and the answer.
-	Before, After time.Duration
-	// Fails is true if the caller does not get the real answer. With Drop, the connection is closed. Otherwise, the
+	DelayBefore, DelayAfter time.Duration
+	// AnswerFails is true if the caller does not get the real answer. With Drop, the connection is closed. Otherwise, the
 	// answer is Error.
-	Fails bool
-	// Effective is true if the cloud executes the call before the caller gets the failure.
-	Effective bool
-	// Late is the delay between the failure and the execution of the call. If Late is 0, the call is not executed after
+	AnswerFails bool
+	// IsExecuted is true if the cloud executes the call before the caller gets the failure.
+	IsExecuted bool
+	// LateDelay is the delay between the failure and the execution of the call. If LateDelay is 0, the call is not executed after
 	// the failure.
-	Late  time.Duration
-	Drop  bool
-	Error *simcloud.Error
+	LateDelay time.Duration
+	Drop      bool
+	Error     *simcloud.Error
 	// Instance contains faults for the instance that the call creates.
 	Instance []simcloud.InstanceFault
 }
@@ -112,13 +112,13 @@ func (rs *Rules) Decide(c Call) (Decision, error) {
 
 func (d *Decision) add(r *rule) {
 	e := r.Effect
-	d.Before += time.Duration(e.Latency)
-	d.After += time.Duration(e.ResponseLatency)
+	d.DelayBefore += time.Duration(e.Latency)
+	d.DelayAfter += time.Duration(e.ResponseLatency)
 	d.Instance = append(d.Instance, e.Instance...)
-	if d.Fails || (e.Error == "" && !e.DropConnection) {
+	if d.AnswerFails || (e.Error == "" && !e.DropConnection) {
 		return
 	}
-	d.Fails, d.Effective, d.Late, d.Drop = true, e.AfterEffect, time.Duration(e.EffectDelay), e.DropConnection
+	d.AnswerFails, d.IsExecuted, d.LateDelay, d.Drop = true, e.AfterEffect, time.Duration(e.EffectDelay), e.DropConnection
 	if e.Error != "" {
 		message := e.Message
 		if message == "" {
@@ -148,7 +148,7 @@ func uniform(seed, n uint64) float64 {
 func (r *rule) matches(c Call) bool {
 	m := r.Match
 	operation := r.Operation == "*" || r.Operation == c.Operation || r.Operation == simcloud.ChangesOnly &&
-		slices.Contains(simcloud.Changes(), c.Operation)
+		slices.Contains(simcloud.ChangeOperations(), c.Operation)
 	if !operation || (m.Account != "" && m.Account != c.Account) {
 		return false
 	}

@@ -67,7 +67,7 @@ func (d *testRules) run(n int) string {
 	d.t.Helper()
 	var out strings.Builder
 	for range n {
-		if d.decide(Call{Operation: simcloud.OperationGetInstance}).Fails {
+		if d.decide(Call{Operation: simcloud.OperationGetInstance}).AnswerFails {
 			out.WriteByte('x')
 		} else {
 			out.WriteByte('.')
@@ -147,11 +147,11 @@ func TestRulesMatchCalls(t *testing.T) {
 		d := newTestRules(t)
 		d.add(simcloud.FaultRule{Operation: simcloud.OperationGetInstance, Match: test.match, Effect: throttle})
 		c := Call{Operation: simcloud.OperationGetInstance, Account: "alice", Instance: test.instance}
-		if got := d.decide(c).Fails; got != test.want {
+		if got := d.decide(c).AnswerFails; got != test.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 		c.Operation = simcloud.OperationDeleteInstance
-		if d.decide(c).Fails {
+		if d.decide(c).AnswerFails {
 			t.Errorf("%s: the rule acts on another operation", name)
 		}
 	}
@@ -168,7 +168,7 @@ func TestRulesAddUp(t *testing.T) {
 		Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultSilent}}}})
 	c := Call{Operation: simcloud.OperationCreateInstance}
 	got := d.decide(c)
-	if got.Before != 2*time.Second || got.After != time.Second || !got.Fails || !got.Effective || got.Drop ||
+	if got.DelayBefore != 2*time.Second || got.DelayAfter != time.Second || !got.AnswerFails || !got.IsExecuted || got.Drop ||
 		got.Error.Code != simcloud.CodeUnavailable || len(got.Instance) != 1 {
 		t.Errorf("got %+v", got)
 	}
@@ -176,13 +176,13 @@ func TestRulesAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.restart()
-	if got := d.decide(c); !got.Drop || got.Effective || got.Error != nil {
+	if got := d.decide(c); !got.Drop || got.IsExecuted || got.Error != nil {
 		t.Errorf("got %+v", got)
 	}
 	if err := d.Remove(drop); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.decide(c); got.Fails || len(got.Instance) != 1 {
+	if got := d.decide(c); got.AnswerFails || len(got.Instance) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	if err := d.Remove(drop); simcloud.CodeOf(err) != simcloud.CodeNotFound {

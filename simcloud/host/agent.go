@@ -72,7 +72,7 @@ func (m *machine) install(node *corev1.Node, version string) error {
 	if err := m.save(disk); err != nil {
 		return err
 	}
-	m.boot.version, m.registered = version, m.clock.Now()
+	m.boot.version, m.registrationTime = version, m.clock.Now()
 	return nil
 }
 

@@ -34,7 +34,7 @@ type heartbeatState struct {
 // unless the previous attempt failed in the same way, because no other component reports errors.
 func (m *machine) heartbeat(ctx context.Context) {
 	// A Node registers as not Ready. The Node is updated as soon as the machine is ready.
-	p := &heartbeatState{backoff: newBackoff(), reported: m.registered}
+	p := &heartbeatState{backoff: newBackoff(), reported: m.registrationTime}
 	m.schedule(p)
 	for ctx.Err() == nil {
 		err := m.heartbeatOnce(ctx, p)
@@ -83,13 +83,13 @@ func (m *machine) heartbeat(ctx context.Context) {
 // exists, which fails. So the first successful renewal, which creates the Lease of a new Node, is one interval after
 // the registration.
 func (m *machine) schedule(p *heartbeatState) {
-	p.nextRenewal = m.registered
-	if m.created {
-		p.nextRenewal = m.registered.Add(m.interval())
+	p.nextRenewal = m.registrationTime
+	if m.nodeCreated {
+		p.nextRenewal = m.registrationTime.Add(m.interval())
 	}
-	p.nextCheck = m.registered.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
+	p.nextCheck = m.registrationTime.Add(time.Duration(m.spec.Settings.NodeReadyDelay))
 	if !m.spec.Settings.NoCloudController {
-		p.cloudFieldsAt = m.registered.Add(time.Duration(m.spec.Settings.CloudDelay))
+		p.cloudFieldsAt = m.registrationTime.Add(time.Duration(m.spec.Settings.CloudDelay))
 	}
 }
 

@@ -40,13 +40,13 @@ func TestBackoffs(t *testing.T) {
 // TestLeaseOfNewNodeComesLater checks that the Lease of a new Node appears at the second renewal. A kubelet renews an
 // existing Lease immediately.
 func TestLeaseOfNewNodeComesLater(t *testing.T) {
-	m := &machine{boot: &bootstrap{leaseDuration: 40 * time.Second}, registered: dawn, created: true}
+	m := &machine{boot: &bootstrap{leaseDuration: 40 * time.Second}, registrationTime: dawn, nodeCreated: true}
 	p := &heartbeatState{}
 	m.schedule(p)
 	if after := p.nextRenewal.Sub(dawn); after < 10*time.Second || after > 10400*time.Millisecond {
 		t.Errorf("the first Lease comes after %s", after)
 	}
-	m.created = false
+	m.nodeCreated = false
 	m.schedule(p)
 	if after := p.nextRenewal.Sub(dawn); after != 0 {
 		t.Errorf("the Lease of an existing Node is renewed after %s", after)

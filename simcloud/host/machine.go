@@ -27,13 +27,13 @@ type machine struct {
 	boot *bootstrap
 	disk Disk
 	conn *connection // set when the node has its certificate
-	// registered is the time of the last registration of the Node or restart of the kubelet.
-	registered time.Time
+	// registrationTime is the time of the last registration of the Node or restart of the kubelet.
+	registrationTime time.Time
 	// registrationDone is true after the kubelet has registered its Node. From then on, the kubelet updates the Node's
 	// status. The Node cannot be Ready earlier.
 	registrationDone bool
-	// created is true if the last registration created the Node.
-	created bool
+	// nodeCreated is true if the last registration created the Node.
+	nodeCreated bool
 	// rebooted is true if the Node existed before this boot.
 	rebooted bool
 	events   chan *corev1.Event

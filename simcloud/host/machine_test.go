@@ -314,7 +314,7 @@ func TestRegistrationKeepsForeignFields(t *testing.T) {
 
 func TestNodeReadyDelay(t *testing.T) {
 	m := &machine{spec: Spec{Settings: simcloud.HostSettings{NodeReadyDelay: simcloud.Duration(time.Minute)}},
-		boot: &bootstrap{}, registered: dawn, registrationDone: true}
+		boot: &bootstrap{}, registrationTime: dawn, registrationDone: true}
 	for after, want := range map[time.Duration]corev1.ConditionStatus{0: corev1.ConditionFalse,
 		59 * time.Second: corev1.ConditionFalse, time.Minute: corev1.ConditionTrue} {
 		node := m.node(dawn.Add(after))

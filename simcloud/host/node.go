@@ -23,7 +23,7 @@ import (
 // other fields.
 func (m *machine) register(ctx context.Context) error {
 	now := m.clock.Now()
-	m.registered, m.registrationDone = now, false
+	m.registrationTime, m.registrationDone = now, false
 	wanted := m.node(now)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func (m *machine) register(ctx context.Context) error {
 			m.rebooted = true
 			m.mu.Unlock()
 		}
-		m.created = false
+		m.nodeCreated = false
 		m.printf("kubelet: node %s exists already", node.Name)
 		if node.Spec.ProviderID != "" && node.Spec.ProviderID != m.spec.ProviderID {
 			m.printf("kubelet: node %s has the provider ID %s, which is not that of this machine", node.Name,
@@ -54,7 +54,7 @@ func (m *machine) register(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
-		m.created = true
+		m.nodeCreated = true
 		m.printf("kubelet: registered node %s", node.Name)
 	}
 	if err := m.makeCSINode(call, node); err != nil {

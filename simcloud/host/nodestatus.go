@@ -28,9 +28,9 @@ const (
 	annotationAttach = "volumes.kubernetes.io/controller-managed-attach-detach"
 )
 
-// ready reports whether the Node is Ready. The result is false during the registration.
-func (m *machine) ready(now time.Time) bool {
-	return m.registrationDone && now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
+// isReady reports whether the Node is Ready. The result is false during the registration.
+func (m *machine) isReady(now time.Time) bool {
+	return m.registrationDone && now.Sub(m.registrationTime) >= time.Duration(m.spec.Settings.NodeReadyDelay)
 }
 
 // node returns the Node that the machine registers.
@@ -59,7 +59,7 @@ func (m *machine) node(now time.Time) *corev1.Node {
 		}
 	}
 	readiness := condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "kubelet is posting ready status")
-	if !m.ready(now) {
+	if !m.isReady(now) {
 		readiness = condition(corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady",
 			"PLEG is not healthy: pleg has yet to be successful")
 	}

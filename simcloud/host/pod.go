@@ -81,8 +81,8 @@ type pod struct {
 	// pendingEvents contains unsent events.
 	pendingEvents []podEvent
 
-	// reported is true if the API server knows the stage.
-	reported bool
+	// isReported is true if the API server knows the stage.
+	isReported bool
 	// terminated is true if the machine has stopped the containers because the pod is being deleted. deleted is true if
 	// the machine has then deleted the pod from the API server.
 	terminated, deleted bool
@@ -102,7 +102,7 @@ type exit struct {
 // update applies a new version of the pod, which another client has changed in the API server.
 func (p *pod) update(from *corev1.Pod, now time.Time, s simcloud.HostSettings) (complaint error) {
 	if from.Generation != p.generation && p.stage != succeeded && p.stage != failed {
-		p.reported = false // A kubelet acknowledges every change, including deletion.
+		p.isReported = false // A kubelet acknowledges every change, including deletion.
 	}
 	p.generation = from.Generation
 	p.script, complaint = scriptOf(from.Annotations, s)
@@ -149,10 +149,10 @@ func (p *pod) resume(status corev1.PodStatus) {
 	}
 	switch status.Phase {
 	case corev1.PodSucceeded:
-		p.stage, p.reported = succeeded, true
+		p.stage, p.isReported = succeeded, true
 		return
 	case corev1.PodFailed:
-		p.stage, p.reported = failed, true
+		p.stage, p.isReported = failed, true
 		return
 	}
 	if len(status.ContainerStatuses) == 0 {
@@ -170,16 +170,16 @@ func (p *pod) resume(status corev1.PodStatus) {
 	for _, c := range status.ContainerStatuses {
 		if c.State.Running == nil {
 			if c.State.Terminated != nil {
-				p.stage, p.since, p.reported = exited, p.exit.at, true
+				p.stage, p.since, p.isReported = exited, p.exit.at, true
 			}
-			if sandbox && c.State.Waiting != nil && c.State.Waiting.Reason == creating {
-				p.stage, p.since, p.reported = prepared, p.sandboxAt, true
+			if sandbox && c.State.Waiting != nil && c.State.Waiting.Reason == reasonCreating {
+				p.stage, p.since, p.isReported = prepared, p.sandboxAt, true
 			}
 			return
 		}
 		p.runningAt = c.State.Running.StartedAt.Time
 	}
-	p.stage, p.since, p.reported = running, p.runningAt, true
+	p.stage, p.since, p.isReported = running, p.runningAt, true
 	for _, c := range status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			p.stage, p.since = ready, p.readyAt
@@ -194,7 +194,7 @@ func exitOf(end *corev1.ContainerStateTerminated) exit {
 // enter sets the stage of the pod. The machine must then report the new stage to the API server.
 func (p *pod) enter(to stage, at time.Time) {
 	sandbox, wasReady := p.hasSandbox(), p.stage == ready
-	p.stage, p.since, p.reported = to, at, false
+	p.stage, p.since, p.isReported = to, at, false
 	if p.hasSandbox() != sandbox {
 		p.sandboxAt = at
 	}
@@ -277,7 +277,7 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	case exited:
 		switch {
 		case p.isLast():
-			consider(p.since, exitNotice, p.ending())
+			consider(p.since, exitNotice, p.finalStage())
 		case p.restarts == 0: // The first restart has no delay.
 			consider(p.since, exitNotice, running)
 		default:
@@ -290,8 +290,8 @@ func (p *pod) next(s simcloud.HostSettings) (at time.Time, to stage) {
 	return at, to
 }
 
-// ending returns the final stage of a pod whose containers do not restart.
-func (p *pod) ending() stage {
+// finalStage returns the final stage of a pod whose containers do not restart.
+func (p *pod) finalStage() stage {
 	if p.exit.code != 0 {
 		return failed
 	}
@@ -354,7 +354,7 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 			p.terminated = true
 			switch {
 			case ran, p.stage == exited, p.stage == backoff:
-				to = p.ending()
+				to = p.finalStage()
 			case p.stage == starting, p.stage == prepared:
 				to, p.neverRan = failed, true
 			default:
@@ -365,11 +365,11 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 	}
 }
 
-func (p *pod) wantsCall() bool { return !p.reported || (p.terminated && !p.deleted) }
+func (p *pod) wantsCall() bool { return !p.isReported || (p.terminated && !p.deleted) }
 
-// due returns the time at which the machine must continue to simulate the pod. A zero time means that the pod waits for
+// dueTime returns the time at which the machine must continue to simulate the pod. A zero time means that the pod waits for
 // an external event.
-func (p *pod) due(s simcloud.HostSettings) time.Time {
+func (p *pod) dueTime(s simcloud.HostSettings) time.Time {
 	if !p.retryAt.IsZero() {
 		return p.retryAt
 	}

@@ -75,10 +75,10 @@ func simulate(t *testing.T, p *pod, now time.Time, until time.Duration) []string
 		p.advance(now, settings)
 		if p.wantsCall() {
 			log = append(log, fmt.Sprintf("%s %s", now.Sub(dawn), describe(p)))
-			p.reported = true
+			p.isReported = true
 			p.deleted = p.terminated
 		}
-		due := p.due(settings)
+		due := p.dueTime(settings)
 		if due.IsZero() || due.Sub(dawn) > until {
 			return log
 		}
@@ -184,7 +184,7 @@ func TestDeletionKeepsResultOfEndedPod(t *testing.T) {
 		simulate(t, p, dawn, 10*time.Second)
 		_ = p.update(deletedPod(from, 10*time.Second, 30*time.Second), dawn.Add(10*time.Second), settings)
 		p.advance(dawn.Add(10*time.Second), settings)
-		if !p.reported || !p.wantsCall() || describe(p) != test.want+" terminated" {
+		if !p.isReported || !p.wantsCall() || describe(p) != test.want+" terminated" {
 			t.Errorf("%s: %s", test.annotation, describe(p))
 		}
 	}

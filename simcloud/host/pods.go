@@ -215,7 +215,7 @@ func (p *podSimulator) advanceDue(ctx context.Context) (next time.Time) {
 				known.retryAt = now.Add(podRetry)
 			}
 		}
-		if due := known.due(settings); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+		if due := known.dueTime(settings); !due.IsZero() && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}
@@ -227,7 +227,7 @@ func (p *podSimulator) reportPod(ctx context.Context, known *pod) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	pods := p.conn.core.Pods(known.namespace)
-	if !known.reported {
+	if !known.isReported {
 		patch, err := known.patch(p.spec.Address.String())
 		if err != nil {
 			return err
@@ -236,7 +236,7 @@ func (p *podSimulator) reportPod(ctx context.Context, known *pod) error {
 			"status"); err != nil {
 			return fmt.Errorf("update the status: %w", err)
 		}
-		known.reported = true
+		known.isReported = true
 	}
 	if !known.terminated || known.deleted {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// creating is the reason in the status of containers that wait for their sandbox or image.
-const creating = "ContainerCreating"
+// reasonCreating is the reason in the status of containers that wait for their sandbox or image.
+const reasonCreating = "ContainerCreating"
 
 func (p *pod) status(hostIP string) *corev1.PodStatus {
 	status := &corev1.PodStatus{
@@ -38,7 +38,7 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 		switch {
 		case !p.isLast():
 			reason = "ContainersNotReady"
-		case p.ending() == succeeded:
+		case p.finalStage() == succeeded:
 			reason = "PodCompleted"
 		default:
 			reason = "PodFailed"
@@ -101,7 +101,7 @@ func (p *pod) containerStatus(c container) corev1.ContainerStatus {
 			out.State.Terminated = ended(p.runningAt, p.exit)
 			break
 		}
-		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: creating}
+		out.State.Waiting = &corev1.ContainerStateWaiting{Reason: reasonCreating}
 	case running, ready:
 		out.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(p.runningAt)}
 		switch {

@@ -118,7 +118,7 @@ func TestTrueConditionHasNoReason(t *testing.T) {
 }
 
 func TestNodeRegistersNotReady(t *testing.T) {
-	m := &machine{boot: &bootstrap{}, registered: dawn}
+	m := &machine{boot: &bootstrap{}, registrationTime: dawn}
 	last := func() corev1.NodeCondition {
 		conditions := m.node(dawn).Status.Conditions
 		return conditions[len(conditions)-1]

@@ -14,8 +14,8 @@ type call struct {
 	account string
 	// instance contains the properties that fault rules are compared with: see fault.Call.
 	instance *simcloud.Instance
-	// effect executes the call. If the call creates an instance, the faults are added to the instance.
-	effect func(faults []simcloud.InstanceFault) (any, error)
+	// execute executes the call. If the call creates an instance, the faults are added to the instance.
+	execute func(faults []simcloud.InstanceFault) (any, error)
 }
 
 // prepare decodes a request. The errors of prepare take precedence over faults.
@@ -61,29 +61,29 @@ func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 			s.finish(w, operation, nil, err)
 			return
 		}
-		if !s.wait(d.Before) {
+		if !s.wait(d.DelayBefore) {
 			s.finish(w, operation, nil, failf(simcloud.CodeUnavailable, "the cloud is shutting down"))
 			return
 		}
 		var result any
-		if !d.Fails || d.Effective {
-			result, err = c.effect(d.Instance)
+		if !d.AnswerFails || d.IsExecuted {
+			result, err = c.execute(d.Instance)
 		}
-		if !s.wait(d.After) {
+		if !s.wait(d.DelayAfter) {
 			err = failf(simcloud.CodeUnavailable, "the cloud is shutting down")
 		}
-		if d.Fails && d.Late > 0 {
+		if d.AnswerFails && d.LateDelay > 0 {
 			go func() {
-				if s.wait(d.Late) {
-					_, _ = c.effect(d.Instance) // The caller already has an answer.
+				if s.wait(d.LateDelay) {
+					_, _ = c.execute(d.Instance) // The caller already has an answer.
 				}
 			}()
 		}
-		if d.Fails && d.Drop {
+		if d.AnswerFails && d.Drop {
 			s.statistics.count(operation, dropped)
 			panic(http.ErrAbortHandler) // net/http then closes the connection without an answer.
 		}
-		if d.Fails {
+		if d.AnswerFails {
 			err = d.Error
 		}
 		s.finish(w, operation, result, err)

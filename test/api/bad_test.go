@@ -16,16 +16,16 @@ import (
 func TestBadManifestsAreRefused(t *testing.T) {
 	awaitPolicies(t, true)
 	namespace := env.Namespace(t)
-	for _, bad := range manifests.All() {
+	for _, bad := range manifests.InvalidObjects() {
 		t.Run(bad.Name, func(t *testing.T) {
 			object, err := bad.Object(namespace)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bad.Was == nil {
+			if bad.ChangesBefore == nil {
 				err = tryCreate(t, object)
 			} else {
-				former, problem := bad.Former(namespace)
+				former, problem := bad.ValidObject(namespace)
 				if problem != nil {
 					t.Fatal(problem)
 				}

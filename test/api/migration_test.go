@@ -26,10 +26,10 @@ func TestMigratedObjectsAreAdmitted(t *testing.T) {
 				kinds := system.Kinds()
 				i := slices.IndexFunc(kinds, func(k source.Kind) bool { return k.GroupVersionKind == old.GroupVersionKind() })
 				c := system.Convert(kinds[i].Role, old, nil)
-				if c.Blocked() {
+				if c.HasBlocker() {
 					continue
 				}
-				for _, object := range converted(t, c) {
+				for _, object := range convertedObjects(t, c) {
 					if err := tryCreate(t, object); err != nil {
 						t.Errorf("%s/%s: %s converted from %s %s: %v", group, name, object.GetKind(), old.GetKind(), old.GetName(), err)
 					}
@@ -43,9 +43,9 @@ func TestMigratedObjectsAreAdmitted(t *testing.T) {
 	}
 }
 
-// converted returns the objects that a conversion produces and adds the class and the annotations that the migration
+// convertedObjects returns the objects that a conversion produces and adds the class and the annotations that the migration
 // sets after the conversion.
-func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructured) {
+func convertedObjects(t *testing.T, c source.Converted) (all []*unstructured.Unstructured) {
 	classRef := v1beta1.LocalRef{Name: "small"}
 	objects := []client.Object{}
 	switch object := c.Object.(type) {
@@ -59,12 +59,12 @@ func converted(t *testing.T, c source.Converted) (all []*unstructured.Unstructur
 	if c.Object != nil {
 		annotations := map[string]string{}
 		maps.Copy(annotations, c.Object.GetAnnotations())
-		maps.Copy(annotations, c.Later)
+		maps.Copy(annotations, c.LaterAnnotations)
 		c.Object.SetAnnotations(annotations)
 		objects = append(objects, c.Object)
 	}
-	if c.Check != nil {
-		objects = append(objects, c.Check)
+	if c.HealthCheck != nil {
+		objects = append(objects, c.HealthCheck)
 	}
 	if c.Class != nil {
 		class := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Provider: "sim", Capacity: c.Class.Capacity,

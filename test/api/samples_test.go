@@ -48,16 +48,16 @@ func apply(t testing.TB, object *unstructured.Unstructured, changes ...change) *
 
 func tryCreate(t testing.TB, object *unstructured.Unstructured) error {
 	t.Helper()
-	return env.Client(t).Create(t.Context(), object, client.DryRunAll, strict)
+	return env.Client(t).Create(t.Context(), object, client.DryRunAll, strictValidation)
 }
 
-// strict is the client option that makes the API server refuse unknown and duplicate fields. kubectl sets this option
+// strictValidation is the client option that makes the API server refuse unknown and duplicate fields. kubectl sets this option
 // by default.
-const strict = client.FieldValidation(metav1.FieldValidationStrict)
+const strictValidation = client.FieldValidation(metav1.FieldValidationStrict)
 
 func tryUpdate(t testing.TB, object *unstructured.Unstructured) error {
 	t.Helper()
-	return env.Client(t).Update(t.Context(), object, client.DryRunAll, strict)
+	return env.Client(t).Update(t.Context(), object, client.DryRunAll, strictValidation)
 }
 
 func create(t testing.TB, object *unstructured.Unstructured) *unstructured.Unstructured {

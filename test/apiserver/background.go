@@ -48,8 +48,8 @@ const (
 	NamespaceController  = "namespace-controller"
 )
 
-// Pending returns the number of steps that are due for the background controllers.
-func (s *Server) Pending() int {
+// PendingSteps returns the number of steps that are due for the background controllers.
+func (s *Server) PendingSteps() int {
 	s.findSteps()
 	return len(s.pending)
 }

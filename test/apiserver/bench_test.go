@@ -89,6 +89,6 @@ func BenchmarkPending(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w.pendingAt = 0
-		w.Pending()
+		w.PendingSteps()
 	}
 }

@@ -16,7 +16,7 @@ func (k *kind) decode(o client.Object) (*metav1.ObjectMeta, map[string]any, erro
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return k.split(runtime.DeepCopyJSON(u.Object))
 	}
-	shallow := k.shallow(o)
+	shallow := k.shallowCopy(o)
 	meta := metaOf(shallow).DeepCopy()
 	*metaOf(shallow) = metav1.ObjectMeta{}
 	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shallow)
@@ -71,7 +71,7 @@ func (k *kind) build(r, old *record, meta metav1.ObjectMeta, body map[string]any
 		r.object = k.empty()
 		r.object.GetObjectKind().SetGroupVersionKind(k.gvk)
 	} else {
-		r.object = k.shallow(old.object)
+		r.object = k.shallowCopy(old.object)
 		changed = map[string]any{}
 		for name, value := range body {
 			if !sameJSON(value, old.body[name]) {
@@ -118,7 +118,7 @@ func invalidPatchResult(k *kind, name string, err error) error {
 // canonicalize re-encodes the JSON of a built-in kind from its Go value, because the server stores this form. Unknown
 // fields disappear, and numbers and times become canonical.
 func (k *kind) canonicalize(r, old *record) error {
-	shallow := k.shallow(r.object)
+	shallow := k.shallowCopy(r.object)
 	*metaOf(shallow) = metav1.ObjectMeta{}
 	body, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shallow)
 	if err != nil {

@@ -44,7 +44,7 @@ func (untyped) fill(_ client.ObjectList, _ []*record, _, _ bool) {
 	panic("there is no Go type of a list to fill")
 }
 
-func (untyped) shallow(o client.Object) client.Object {
+func (untyped) shallowCopy(o client.Object) client.Object {
 	c := *o.(*Custom)
 	return &c
 }

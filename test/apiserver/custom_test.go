@@ -48,7 +48,7 @@ func TestKindIsServedWhileDefinitionExists(t *testing.T) {
 		t.Errorf("got %v after a patch, want spec.any thing and no status", m.Object)
 	}
 	w.must(t, w.Delete(t.Context(), definition))
-	for w.Pending() > 0 {
+	for w.PendingSteps() > 0 {
 		w.Step(0)
 	}
 	w.must(t, w.Get(t.Context(), client.ObjectKeyFromObject(m), m))
@@ -59,7 +59,7 @@ func TestKindIsServedWhileDefinitionExists(t *testing.T) {
 		t.Errorf("create an object whose definition is being deleted: got %v, want forbidden", err)
 	}
 	w.must(t, w.Patch(t.Context(), m, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
-	for w.Pending() > 0 {
+	for w.PendingSteps() > 0 {
 		w.Step(0)
 	}
 	if err := w.Get(t.Context(), client.ObjectKeyFromObject(m), m); !meta.IsNoMatchError(err) {

@@ -70,7 +70,7 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 }
 
 func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
-	r := &record{key: old.key, object: k.shallow(old.object), body: old.body, managed: old.managed}
+	r := &record{key: old.key, object: k.shallowCopy(old.object), body: old.body, managed: old.managed}
 	r.meta = metaOf(r.object)
 	*r.meta = meta
 	return r

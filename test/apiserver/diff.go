@@ -45,7 +45,7 @@ func (k *kind) mergePatchOf(patch client.Patch, o client.Object) (result map[str
 }
 
 func (k *kind) changedFields(a, b client.Object) (map[string]any, map[string]any, error) {
-	a, b = k.shallow(a), k.shallow(b)
+	a, b = k.shallowCopy(a), k.shallowCopy(b)
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range x.NumField() {
 		if reflect.DeepEqual(x.Field(i).Addr().Interface(), y.Field(i).Addr().Interface()) {

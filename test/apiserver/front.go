@@ -30,9 +30,9 @@ type Front struct {
 	server    *Server
 	committed chan struct{}
 	revision  int64
-	// hidden is an API group that Front does not serve.
-	hidden string
-	pages  map[string]remainder
+	// hiddenGroup is an API group that Front does not serve.
+	hiddenGroup string
+	pages       map[string]remainder
 }
 
 // remainder is the unread part of a list at the revision of its first page.
@@ -50,10 +50,10 @@ func NewFront(s *Server) *Front {
 }
 
 // Hide removes an API group from the front, as if it were not installed.
-func (f *Front) Hide(group string) { f.hidden = group }
+func (f *Front) Hide(group string) { f.hiddenGroup = group }
 
 func (f *Front) serves(k *kind) bool {
-	return (f.hidden == "" || k.gvk.Group != f.hidden) && f.server.served(k)
+	return (f.hiddenGroup == "" || k.gvk.Group != f.hiddenGroup) && f.server.served(k)
 }
 
 func (f *Front) locked(do func() error) error {
@@ -154,7 +154,7 @@ func (f *Front) route(r *http.Request) (call, error) {
 		c.namespace, parts = parts[1], parts[2:]
 	}
 	c.kind = f.server.registry.resource(gv, parts[0])
-	if c.kind == nil || f.hidden != "" && gv.Group == f.hidden || len(parts) > 3 {
+	if c.kind == nil || f.hiddenGroup != "" && gv.Group == f.hiddenGroup || len(parts) > 3 {
 		return c, notServed()
 	}
 	parts = append(parts, "", "")

@@ -44,8 +44,8 @@ type shape interface {
 	goType() reflect.Type
 	goListType() reflect.Type
 	empty() client.Object
-	// shallow returns a copy of the object and its metadata. All other fields share their values with the original.
-	shallow(client.Object) client.Object
+	// shallowCopy returns a copy of the object and its metadata. All other fields share their values with the original.
+	shallowCopy(client.Object) client.Object
 	copyInto(dst, src client.Object)
 	fill(list client.ObjectList, records []*record, deep, typeMeta bool)
 }
@@ -69,7 +69,7 @@ func (typed[T, P, L, Q]) goType() reflect.Type     { return reflect.TypeFor[T]()
 func (typed[T, P, L, Q]) goListType() reflect.Type { return reflect.TypeFor[L]() }
 func (typed[T, P, L, Q]) empty() client.Object     { return P(new(T)) }
 
-func (typed[T, P, L, Q]) shallow(o client.Object) client.Object {
+func (typed[T, P, L, Q]) shallowCopy(o client.Object) client.Object {
 	c := *o.(P)
 	return P(&c)
 }

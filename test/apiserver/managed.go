@@ -13,10 +13,10 @@ import (
 // that own the labels and annotations. managedFields is immutable.
 type managedFields struct {
 	configurations map[string]map[string]any
-	// owned contains, for each field manager, the labels and annotations that the manager applied. A label or
+	// ownedKeys contains, for each field manager, the labels and annotations that the manager applied. A label or
 	// annotation without an entry belongs to the clients that send ordinary updates. If a manager applies the value
 	// that such a client has set, the client and the manager both own the label or annotation.
-	owned map[string]map[mapKey]bool
+	ownedKeys map[string]map[mapKey]bool
 	// writer is the name of the field manager that sends the current write. The name is empty if the write is not a
 	// server-side apply.
 	writer string
@@ -44,12 +44,12 @@ func appliedKeys(content map[string]any) map[mapKey]string {
 }
 
 func (m managedFields) ownedByOthers(manager string, key mapKey) bool {
-	for other, keys := range m.owned {
+	for other, keys := range m.ownedKeys {
 		if other != manager && keys[key] {
 			return true
 		}
 	}
-	return !m.owned[manager][key]
+	return !m.ownedKeys[manager][key]
 }
 
 func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
@@ -68,12 +68,12 @@ func (m managedFields) conflicts(manager string, meta *metav1.ObjectMeta,
 func (m managedFields) removeUnapplied(manager string, content, object map[string]any) {
 	applied := appliedKeys(content)
 	metadata, _ := object["metadata"].(map[string]any)
-	for key := range m.owned[manager] {
+	for key := range m.ownedKeys[manager] {
 		if _, ok := applied[key]; ok {
 			continue
 		}
-		shared := slices.ContainsFunc(slices.Collect(maps.Keys(m.owned)), func(other string) bool {
-			return other != manager && m.owned[other][key]
+		shared := slices.ContainsFunc(slices.Collect(maps.Keys(m.ownedKeys)), func(other string) bool {
+			return other != manager && m.ownedKeys[other][key]
 		})
 		if entries, _ := metadata[key.of].(map[string]any); !shared && entries != nil {
 			entries = maps.Clone(entries)
@@ -90,18 +90,18 @@ func (m managedFields) withShared(meta *metav1.ObjectMeta, content map[string]an
 		if now, found := mapsOf(meta)[key.of][key.name]; !found || now != value || m.hasOwner(key) {
 			continue
 		}
-		keys := maps.Clone(m.owned[updaters])
+		keys := maps.Clone(m.ownedKeys[updaters])
 		if keys == nil {
 			keys = map[mapKey]bool{}
 		}
 		keys[key] = true
-		m.owned = with(m.owned, updaters, keys)
+		m.ownedKeys = with(m.ownedKeys, updaters, keys)
 	}
 	return m
 }
 
 func (m managedFields) hasOwner(key mapKey) bool {
-	for _, keys := range m.owned {
+	for _, keys := range m.ownedKeys {
 		if keys[key] {
 			return true
 		}
@@ -114,12 +114,12 @@ func (m managedFields) withApplied(manager string, content map[string]any) manag
 	for key := range appliedKeys(content) {
 		keys[key] = true
 	}
-	after := managedFields{configurations: with(m.configurations, manager, content), owned: with(m.owned, manager, keys),
+	after := managedFields{configurations: with(m.configurations, manager, content), ownedKeys: with(m.ownedKeys, manager, keys),
 		writer: manager}
 	if appliesNothing(content) {
 		// If a manager has no fields, the real server removes the manager's entry.
 		delete(after.configurations, manager)
-		delete(after.owned, manager)
+		delete(after.ownedKeys, manager)
 	}
 	return after
 }
@@ -139,7 +139,7 @@ func appliesNothing(content map[string]any) bool {
 func (m managedFields) afterWrite(before, after *metav1.ObjectMeta) managedFields {
 	writer := m.writer
 	m.writer = ""
-	if len(m.owned) == 0 {
+	if len(m.ownedKeys) == 0 {
 		return m
 	}
 	newMaps := mapsOf(after)
@@ -148,8 +148,8 @@ func (m managedFields) afterWrite(before, after *metav1.ObjectMeta) managedField
 		if maps.Equal(oldEntries, newEntries) {
 			continue
 		}
-		owned := make(map[string]map[mapKey]bool, len(m.owned))
-		for manager, keys := range m.owned {
+		owned := make(map[string]map[mapKey]bool, len(m.ownedKeys))
+		for manager, keys := range m.ownedKeys {
 			keys = maps.Clone(keys)
 			maps.DeleteFunc(keys, func(key mapKey, _ bool) bool {
 				oldValue, existed := oldEntries[key.name]
@@ -158,7 +158,7 @@ func (m managedFields) afterWrite(before, after *metav1.ObjectMeta) managedField
 			})
 			owned[manager] = keys
 		}
-		m.owned = owned
+		m.ownedKeys = owned
 	}
 	return m
 }
@@ -166,7 +166,7 @@ func (m managedFields) afterWrite(before, after *metav1.ObjectMeta) managedField
 func (m managedFields) equal(other managedFields) bool {
 	sameConfiguration := func(a, b map[string]any) bool { return sameJSON(a, b) }
 	return maps.EqualFunc(m.configurations, other.configurations, sameConfiguration) &&
-		maps.EqualFunc(m.owned, other.owned, maps.Equal[map[mapKey]bool, map[mapKey]bool])
+		maps.EqualFunc(m.ownedKeys, other.ownedKeys, maps.Equal[map[mapKey]bool, map[mapKey]bool])
 }
 
 func with[V any](m map[string]V, key string, value V) map[string]V {

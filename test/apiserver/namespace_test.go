@@ -27,14 +27,14 @@ func TestNamespaceDeletionDeletesContent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := s.Pending(); n != 0 {
+	if n := s.PendingSteps(); n != 0 {
 		t.Errorf("got %d due steps before a deletion, want 0", n)
 	}
 	if err := c.Delete(ctx, ns); err != nil {
 		t.Fatal(err)
 	}
-	for s.Pending() > 0 {
-		s.Step(s.Pending() - 1)
+	for s.PendingSteps() > 0 {
+		s.Step(s.PendingSteps() - 1)
 	}
 	remaining := s.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	if len(remaining) != 2 || remaining[0].GetName() != "held" || remaining[0].GetDeletionTimestamp() == nil {
@@ -47,7 +47,7 @@ func TestNamespaceDeletionDeletesContent(t *testing.T) {
 	if err := c.Update(ctx, protected); err != nil {
 		t.Fatal(err)
 	}
-	for s.Pending() > 0 {
+	for s.PendingSteps() > 0 {
 		s.Step(0)
 	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {

@@ -264,7 +264,7 @@ func TestEvictionRespectsBudget(t *testing.T) {
 		!apierrors.IsTooManyRequests(err) {
 		t.Errorf("evict before the first count of the budget: got %v, want a refusal", err)
 	}
-	for w.Pending() > 0 {
+	for w.PendingSteps() > 0 {
 		w.Step(0)
 	}
 	budget = reload(t, w, budget)
@@ -292,8 +292,8 @@ func withOwner(o client.Object, owner client.Object, block bool) client.Object {
 }
 
 func collect(w *world) (done []string) {
-	for w.Pending() > 0 {
-		done = append(done, w.Step(w.Pending()-1))
+	for w.PendingSteps() > 0 {
+		done = append(done, w.Step(w.PendingSteps()-1))
 	}
 	return done
 }
@@ -321,8 +321,8 @@ func TestGarbageCollection(t *testing.T) {
 			child.SetFinalizers(test.finalizers)
 			w.must(t, w.Create(t.Context(), child))
 			w.must(t, w.Create(t.Context(), withOwner(machine("grandchild"), child, true)))
-			if w.Pending() != 0 {
-				t.Fatalf("got %d due steps before a deletion, want 0", w.Pending())
+			if w.PendingSteps() != 0 {
+				t.Fatalf("got %d due steps before a deletion, want 0", w.PendingSteps())
 			}
 			w.must(t, w.Delete(t.Context(), owner, client.PropagationPolicy(test.policy)))
 			done := collect(w)

@@ -185,7 +185,7 @@ func (s *Server) remove(k *kind, req request, old *record) {
 	delete(s.live, old.meta.UID)
 	i, _ := s.tables[k.index].find(old.key)
 	s.tables[k.index] = slices.Delete(s.tables[k.index], i, i+1)
-	last := k.shallow(old.object)
+	last := k.shallowCopy(old.object)
 	metaOf(last).ResourceVersion = formatRevision(s.Revision() + 1)
 	s.commit(Change{Type: watch.Deleted, GVK: k.gvk, Key: old.key, Old: old.object, New: last, Actor: req.actor,
 		Verb: req.name()})

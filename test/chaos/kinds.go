@@ -119,9 +119,9 @@ func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.C
 // cut returns a disturbance that interrupts the connections of replicas to one of their servers: control, target or
 // cloud.
 func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
-	state, effect := link.Refused, "refuses connections"
+	state, effect := link.CutRefuse, "refuses connections"
 	if random.IntN(2) == 0 {
-		state, effect = link.Swallowed, "is a black hole"
+		state, effect = link.CutDrop, "is a black hole"
 	}
 	var targets []string
 	for _, r := range replicas {
@@ -130,7 +130,7 @@ func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturba
 	set := func(state link.Cut) func(context.Context) error {
 		return func(context.Context) error {
 			for _, r := range replicas {
-				map[string]*link.Link{"control": r.control, "target": r.target, "cloud": r.cloud}[to].Become(state)
+				map[string]*link.Link{"control": r.control, "target": r.target, "cloud": r.cloud}[to].SetCut(state)
 			}
 			return nil
 		}
@@ -139,6 +139,6 @@ func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturba
 		kind: fmt.Sprintf("%s %s for %d", to, effect, len(replicas)), targets: targets,
 		duration: between(random, 500*time.Millisecond, 10*time.Second),
 		text:     fmt.Sprintf("the %s of %s %s", to, strings.Join(names(replicas), " "), effect),
-		do:       set(state), undo: set(link.Whole),
+		do:       set(state), undo: set(link.CutNone),
 	}
 }

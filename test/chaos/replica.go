@@ -86,7 +86,7 @@ func (r *replica) handleExit() time.Duration {
 func (r *replica) kill(pause time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.process.Running() {
+	if !r.process.IsRunning() {
 		return nil
 	}
 	r.killed, r.pause = true, pause
@@ -96,7 +96,7 @@ func (r *replica) kill(pause time.Duration) error {
 func (r *replica) signal(s syscall.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.process.Running() {
+	if !r.process.IsRunning() {
 		return nil
 	}
 	return r.process.Signal(s)

@@ -31,7 +31,7 @@ func (w *world) report() error {
 		}
 	}
 	fmt.Printf("%6d disturbances in total\n%6d checked revisions\n%6d machines\n", total, changes, j.Machines)
-	fmt.Printf("%6d instances, %d of them created after their machine was gone\n", j.Instances, j.Late)
+	fmt.Printf("%6d instances, %d of them created after their machine was gone\n", j.Instances, j.LateInstances)
 	for _, line := range w.results {
 		fmt.Println("      ", line)
 	}

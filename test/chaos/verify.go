@@ -61,7 +61,7 @@ func (w *world) endDisturbances(ctx context.Context) error {
 		}
 		for _, l := range []*link.Link{r.control, r.target, r.cloud} {
 			if l != nil {
-				l.Become(link.Whole)
+				l.SetCut(link.CutNone)
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func (w *world) start(ctx context.Context) (err error) {
 		return err
 	}
 	w.Stack, err = stack.Start(ctx, stack.Options{
-		Dir: w.options.dir, BinDir: bin, SeparateTarget: true, Audit: true, Bare: true,
+		Dir: w.options.dir, BinDir: bin, SeparateTarget: true, Audit: true, PrepareOnly: true,
 		CloudProxy: func(cloud string) string {
 			w.cloudAddress = strings.TrimPrefix(cloud, "http://")
 			return cloud

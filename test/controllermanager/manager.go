@@ -37,8 +37,8 @@ type Manager struct {
 	Server *apiserver.Server
 	// Now is the clock.
 	Now func() time.Time
-	// Silent reports whether the kubelet of a Node has exceeded the grace period.
-	Silent func(*corev1.Node) bool
+	// IsSilent reports whether the kubelet of a Node has exceeded the grace period.
+	IsSilent func(*corev1.Node) bool
 	// Volumes is nil if no pod has volumes.
 	Volumes *Volumes
 }

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ready returns the condition Ready of a Node, or nil if the condition is missing.
-func Ready(node *corev1.Node) *corev1.NodeCondition {
+// ReadyCondition returns the condition Ready of a Node, or nil if the condition is missing.
+func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
 	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 	if i < 0 {
 		return nil
@@ -19,8 +19,8 @@ func Ready(node *corev1.Node) *corev1.NodeCondition {
 // conditions to Unknown and the pods to not ready. Then the controller updates the taints of the Node to match the
 // conditions, with one update for NoSchedule and one for NoExecute.
 func (m Manager) nodeChoices(node *corev1.Node, pods []*corev1.Pod) (out []Choice) {
-	ready := Ready(node)
-	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.Silent(node) {
+	ready := ReadyCondition(node)
+	if (ready == nil || ready.Status != corev1.ConditionUnknown) && m.IsSilent(node) {
 		out = append(out, newChoice(func() error {
 			return m.patchStatus(NodeController, node,
 				m.withUnknownConditions(node))
@@ -104,7 +104,7 @@ func (m Manager) noSchedule(node *corev1.Node) []corev1.Taint {
 }
 
 func (m Manager) noExecute(node *corev1.Node) []corev1.Taint {
-	ready := Ready(node)
+	ready := ReadyCondition(node)
 	if ready == nil {
 		return node.Spec.Taints
 	}

@@ -19,8 +19,8 @@ func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
 	return t.Value == taint.Value
 }
 
-// Untolerated returns the taints of a Node that have one of the effects and that a pod does not tolerate.
-func Untolerated(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect) (found []corev1.Taint) {
+// UntoleratedTaints returns the taints of a Node that have one of the effects and that a pod does not tolerate.
+func UntoleratedTaints(p *corev1.Pod, node *corev1.Node, effects ...corev1.TaintEffect) (found []corev1.Taint) {
 	for _, taint := range node.Spec.Taints {
 		if slices.Contains(effects, taint.Effect) &&
 			!slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) }) {
@@ -52,7 +52,7 @@ func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) 
 
 // mustEvict reports whether a taint requires the eviction of a pod now, in any phase of the pod.
 func (m Manager) mustEvict(p *corev1.Pod, node *corev1.Node) bool {
-	if len(Untolerated(p, node, corev1.TaintEffectNoExecute)) > 0 {
+	if len(UntoleratedTaints(p, node, corev1.TaintEffectNoExecute)) > 0 {
 		return true
 	}
 	until, ends := toleratedUntil(p, node)
@@ -89,21 +89,21 @@ func (m Manager) withDisruptionTarget(p *corev1.Pod, reason, message string) *co
 	return changed
 }
 
-// Ended reports whether the containers of a pod have ended and do not restart.
-func Ended(p *corev1.Pod) bool {
+// HasEnded reports whether the containers of a pod have ended and do not restart.
+func HasEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // collectable reports whether the pod collector must remove a pod. The pod collector removes a pod whose Node does not
 // exist. It also removes a terminating pod whose Node is not ready and has the out-of-service taint.
 func (m Manager) collectable(p *corev1.Pod, node *corev1.Node) bool {
-	if Ended(p) && p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0 {
+	if HasEnded(p) && p.DeletionTimestamp != nil && *p.DeletionGracePeriodSeconds == 0 {
 		return false // The real collector repeats the deletion of a pod with finalizers without effect.
 	}
 	if node == nil {
 		return p.Spec.NodeName != ""
 	}
-	ready := Ready(node)
+	ready := ReadyCondition(node)
 	return !p.DeletionTimestamp.IsZero() && OutOfService(node) && (ready == nil || ready.Status != corev1.ConditionTrue)
 }
 
@@ -117,7 +117,7 @@ func OutOfService(node *corev1.Node) bool {
 // collect returns the next action of the pod collector: the collector sets a running pod to Failed, and then deletes
 // the pod without a grace period.
 func (m Manager) collect(p *corev1.Pod, node *corev1.Node) Choice {
-	if !Ended(p) {
+	if !HasEnded(p) {
 		failed := p.DeepCopy()
 		if node == nil {
 			failed = m.withDisruptionTarget(p, "DeletionByPodGC", "PodGC: node no longer exists")

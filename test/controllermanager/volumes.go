@@ -46,14 +46,14 @@ func (v *Volumes) Clone(namesOf func(*corev1.Pod) []string) *Volumes {
 	return c
 }
 
-// Reported returns the unique name that a volume has in the status of a Node.
-func Reported(volume string) corev1.UniqueVolumeName {
+// ReportedName returns the unique name that a volume has in the status of a Node.
+func ReportedName(volume string) corev1.UniqueVolumeName {
 	return corev1.UniqueVolumeName("kubernetes.io/csi/" + StorageDriver + "^" + volume)
 }
 
 // InUse reports whether the status of a Node lists a volume as in use.
 func InUse(node *corev1.Node, volume string) bool {
-	return slices.Contains(node.Status.VolumesInUse, Reported(volume))
+	return slices.Contains(node.Status.VolumesInUse, ReportedName(volume))
 }
 
 // ReportsAttached reports whether the status of a Node lists a volume as attached. The kubelet mounts only such
@@ -63,14 +63,14 @@ func ReportsAttached(node *corev1.Node, volume string) bool {
 }
 
 func hasVolume(volume string) func(corev1.AttachedVolume) bool {
-	return func(v corev1.AttachedVolume) bool { return v.Name == Reported(volume) }
+	return func(v corev1.AttachedVolume) bool { return v.Name == ReportedName(volume) }
 }
 
 // VolumeOf returns the name of the volume of a VolumeAttachment.
 func VolumeOf(va *storagev1.VolumeAttachment) string { return *va.Spec.Source.PersistentVolumeName }
 
 func terminated(p *corev1.Pod) bool {
-	return Ended(p) || !p.DeletionTimestamp.IsZero() &&
+	return HasEnded(p) || !p.DeletionTimestamp.IsZero() &&
 		!slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 			return c.State.Terminated == nil && c.State.Waiting == nil
 		})
@@ -131,7 +131,7 @@ func (m Manager) attachedChoices(va *storagev1.VolumeAttachment, node *corev1.No
 	switch {
 	case !detachable && !reported && node != nil:
 		out = append(out, m.reportAttached(node, "attach-detach controller adds to node %s attached volume %s", volume,
-			append(slices.Clone(node.Status.VolumesAttached), corev1.AttachedVolume{Name: Reported(volume)})))
+			append(slices.Clone(node.Status.VolumesAttached), corev1.AttachedVolume{Name: ReportedName(volume)})))
 	case detachable && reported:
 		out = append(out, m.reportAttached(node, "attach-detach controller removes from node %s attached volume %s", volume,
 			slices.DeleteFunc(slices.Clone(node.Status.VolumesAttached), hasVolume(volume))))
@@ -167,7 +167,7 @@ func nodeReady(node *corev1.Node) bool {
 	if node == nil {
 		return false
 	}
-	ready := Ready(node)
+	ready := ReadyCondition(node)
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 

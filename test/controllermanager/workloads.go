@@ -31,7 +31,7 @@ func (m Manager) Missing(w Workload) []*corev1.Pod {
 	// A terminating pod does not count, because the controller replaces a pod as soon as its deletion begins.
 	n := 0
 	for _, p := range pods {
-		if p.DeletionTimestamp.IsZero() && (w.Kind == "Job" || !Ended(p)) {
+		if p.DeletionTimestamp.IsZero() && (w.Kind == "Job" || !HasEnded(p)) {
 			n++
 		}
 	}
@@ -114,7 +114,7 @@ func (m Manager) schedule(p *corev1.Pod, pods []*corev1.Pod) (best string) {
 		if !Schedulable(p, node) {
 			continue
 		}
-		avoid := len(Untolerated(p, node, corev1.TaintEffectPreferNoSchedule)) > 0
+		avoid := len(UntoleratedTaints(p, node, corev1.TaintEffectPreferNoSchedule)) > 0
 		n := 0
 		for _, other := range pods {
 			if other.Spec.NodeName == node.Name && other.DeletionTimestamp.IsZero() {
@@ -139,11 +139,11 @@ func Schedulable(p *corev1.Pod, node *corev1.Node) bool {
 	if node.Spec.Unschedulable {
 		cordoned := &corev1.Node{}
 		cordoned.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
-		if len(Untolerated(p, cordoned, corev1.TaintEffectNoSchedule)) > 0 {
+		if len(UntoleratedTaints(p, cordoned, corev1.TaintEffectNoSchedule)) > 0 {
 			return false
 		}
 	}
-	return len(Untolerated(p, node, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)) == 0
+	return len(UntoleratedTaints(p, node, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)) == 0
 }
 
 // DaemonTolerations returns the tolerations that the DaemonSet controller adds to its pods.

@@ -41,9 +41,9 @@ const (
 	nearValue = "near-swordfish-4712"
 )
 
-// thief is a manifest with an old MachineSet without machines, which refers to Secrets. With this manifest, the
+// secretReader is a manifest with an old MachineSet without machines, which refers to Secrets. With this manifest, the
 // attacker tries to make the migrator publish the values of the Secrets.
-const thief = `
+const secretReader = `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: MachineSet
 metadata: {name: thief, namespace: kube-system}
@@ -86,7 +86,7 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 			StringData: map[string]string{"token": value}}
 	}
 	set := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(thief), &set.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(secretReader), &set.Object); err != nil {
 		t.Fatal(err)
 	}
 	far := secretOf(vault, farValue)

@@ -53,7 +53,7 @@ const autoscalerUser = "autoscaler"
 
 func newAutoscaler(m *machinist) *autoscaler {
 	m.t.Helper()
-	role := manifests.ClusterAutoscaler.For("", "")
+	role := manifests.ClusterAutoscaler.Objects("", "")
 	if len(role) != 1 {
 		m.t.Fatalf("the chart has %d roles for cluster-autoscaler", len(role))
 	}

@@ -75,7 +75,7 @@ func TestBadInputIsRefusedOrHarmless(t *testing.T) {
 	b.wantNoWrites()
 	b.wantNoGrowth(before, b.processSizes())
 	b.wantReported(admitted)
-	if now := [2]int{m.Manager.PID(), m.Provider.PID()}; now != pids || !m.Manager.Running() || !m.Provider.Running() {
+	if now := [2]int{m.Manager.PID(), m.Provider.PID()}; now != pids || !m.Manager.IsRunning() || !m.Provider.IsRunning() {
 		t.Errorf("a process ended: got PIDs %v, want %v", now, pids)
 	}
 
@@ -120,7 +120,7 @@ func (b *badInput) prepare() {
 
 // write creates or updates an object that contains one mistake of the table. write gives the object a unique name,
 // except if the mistake is in the name.
-func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, error) {
+func (b *badInput) write(i int, bad manifests.InvalidObject) (*unstructured.Unstructured, error) {
 	b.t.Helper()
 	ctx := context.Background()
 	object, err := bad.Object(badNamespace)
@@ -131,10 +131,10 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 		object.SetName(fmt.Sprintf("bad-%d", i))
 	}
 	b.complete(object, bad)
-	if bad.Was == nil {
+	if bad.ChangesBefore == nil {
 		return object, b.control.Create(ctx, object, strictValidation)
 	}
-	former, err := bad.Former(badNamespace)
+	former, err := bad.ValidObject(badNamespace)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func (b *badInput) write(i int, bad manifests.Bad) (*unstructured.Unstructured, 
 
 // complete prepares an object so that its machines can join and be deleted. After that, the mistake in the object is
 // the only possible cause of a problem.
-func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad) {
+func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.InvalidObject) {
 	b.t.Helper()
 	at := map[string]string{"Machine": "spec", "MachineSet": "spec/template/spec",
 		"MachineDeployment": "spec/template/spec"}[object.GetKind()]
@@ -179,13 +179,13 @@ func (b *badInput) complete(object *unstructured.Unstructured, bad manifests.Bad
 
 func (b *badInput) wantAllRejected() {
 	b.t.Helper()
-	for i, bad := range manifests.All() {
+	for i, bad := range manifests.InvalidObjects() {
 		_, err := b.write(i, bad)
 		b.wantRejected(bad, err)
 	}
 }
 
-func (b *badInput) wantRejected(bad manifests.Bad, err error) {
+func (b *badInput) wantRejected(bad manifests.InvalidObject, err error) {
 	b.t.Helper()
 	if err == nil {
 		b.t.Errorf("%s: the object was admitted", bad.Name)
@@ -211,8 +211,8 @@ func (b *badInput) removeAdmission() {
 	if err := b.control.List(ctx, left); err != nil || len(left.Items) > 0 {
 		b.t.Fatalf("got webhooks %v, error %v; want none", left.Items, err)
 	}
-	for _, bad := range manifests.All() {
-		if bad.By == manifests.BySchema || bad.Was != nil {
+	for _, bad := range manifests.InvalidObjects() {
+		if bad.By == manifests.BySchema || bad.ChangesBefore != nil {
 			continue
 		}
 		object, err := bad.Object(badNamespace)
@@ -228,10 +228,10 @@ func (b *badInput) removeAdmission() {
 }
 
 // createAll creates the objects of the table that the schema admits, and requires that the schema refuses all others.
-func (b *badInput) createAll() map[string]manifests.Bad {
+func (b *badInput) createAll() map[string]manifests.InvalidObject {
 	b.t.Helper()
-	admitted := map[string]manifests.Bad{}
-	for i, bad := range manifests.All() {
+	admitted := map[string]manifests.InvalidObject{}
+	for i, bad := range manifests.InvalidObjects() {
 		object, err := b.write(i, bad)
 		switch {
 		case bad.By == manifests.BySchema:
@@ -248,7 +248,7 @@ func (b *badInput) createAll() map[string]manifests.Bad {
 
 // wantReported requires that the conditions of each object, or of its machines, report the mistake. No warning may
 // appear twice.
-func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
+func (b *badInput) wantReported(admitted map[string]manifests.InvalidObject) {
 	b.t.Helper()
 	ctx := context.Background()
 	machines := &v1beta1.MachineList{}
@@ -298,7 +298,7 @@ func (b *badInput) wantReported(admitted map[string]manifests.Bad) {
 // hasEffect reports whether Machinist must report the mistake in a condition. Wrong group sizes and node labels concern
 // only an autoscaler. A malformed priority counts as none. An object with the name of another provider belongs to that
 // provider. In templates, Machinist overwrites all labels of its own, except the provider's label, which it refuses.
-func hasEffect(bad manifests.Bad) bool {
+func hasEffect(bad manifests.InvalidObject) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
 		switch bad.Reports[0] {

@@ -27,7 +27,7 @@ func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
 	boot, shutdown := simcloud.Duration(500*time.Millisecond), simcloud.Duration(500*time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})
 	seed, kills := uint64(1), 3 // The seed is fixed, so that no run fails by chance.
-	if full() {
+	if isFull() {
 		seed, kills = rand.Uint64(), 6
 	}
 	t.Logf("seed %d", seed)

@@ -64,7 +64,7 @@ func TestDisruptionPauseStopsRollout(t *testing.T) {
 	m.deleteBudget(pause.Name)
 	m.awaitPool("rolling", rolling, examples.LargeClass)
 
-	begins := slices.DeleteFunc(record.upTo(m.createBudget("end", "none", intstr.FromInt32(0))), func(b disrupted.Begin) bool {
+	begins := slices.DeleteFunc(record.upTo(m.createBudget("end", "none", intstr.FromInt32(0))), func(b disrupted.DisruptionStart) bool {
 		return b.Machine.Labels["pool"] != "rolling"
 	})
 	wantWithinBudgets(t, begins, disrupted.Budget{Name: "two", Allowed: atMost(limit)})
@@ -108,7 +108,7 @@ func firstStatus(t *testing.T, log *auditlog.Log, budget string) time.Time {
 	if len(requests) == 0 {
 		t.Fatalf("the manager has written no status of budget %s", budget)
 	}
-	return requests[0].Received
+	return requests[0].ReceivedAt
 }
 
 func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
@@ -116,7 +116,7 @@ func deletionsByManager(t *testing.T, log *auditlog.Log) map[string]time.Time {
 	at := map[string]time.Time{}
 	deletes := func(r auditlog.Request) bool { return r.Resource == "machines" && r.Verb == "delete" }
 	for _, r := range successes(t, log, deletes) {
-		at[r.Name] = r.Received
+		at[r.Name] = r.ReceivedAt
 	}
 	return at
 }

@@ -54,7 +54,7 @@ func (m *machinist) recordDisruptions() *disruptions {
 	return r
 }
 
-func (r *disruptions) soFar() []disrupted.Begin {
+func (r *disruptions) soFar() []disrupted.DisruptionStart {
 	r.m.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,7 @@ func (r *disruptions) soFar() []disrupted.Begin {
 	return slices.Clone(r.history.Begins)
 }
 
-func (r *disruptions) upTo(o client.Object) []disrupted.Begin {
+func (r *disruptions) upTo(o client.Object) []disrupted.DisruptionStart {
 	r.m.t.Helper()
 	revision := r.m.revisionOf(o)
 	eventually(r.m.t, fmt.Sprintf("revision %d is recorded", revision), func() (bool, string) {
@@ -84,7 +84,7 @@ func (m *machinist) revisionOf(o client.Object) int64 {
 	return revision
 }
 
-func wantWithinBudgets(t *testing.T, begins []disrupted.Begin, budgets ...disrupted.Budget) {
+func wantWithinBudgets(t *testing.T, begins []disrupted.DisruptionStart, budgets ...disrupted.Budget) {
 	t.Helper()
 	for _, b := range budgets {
 		writes, most := 0, 0

@@ -77,8 +77,8 @@ func TestMarkedAndExpiredMachinesAreReplaced(t *testing.T) {
 	for _, b := range record.upTo(m.createBudget("end", "none", intstr.FromInt32(0))) {
 		pool := b.Machine.Labels["pool"]
 		serving := 0
-		for _, other := range b.All {
-			if other.Labels["pool"] == pool && !disrupted.Is(other) && other.Status.Phase == v1beta1.MachineRunning {
+		for _, other := range b.AllMachines {
+			if other.Labels["pool"] == pool && !disrupted.IsDisrupted(other) && other.Status.Phase == v1beta1.MachineRunning {
 				serving++
 			}
 		}
@@ -162,9 +162,9 @@ func TestDeletedAndInvalidDisruptionBudgets(t *testing.T) {
 
 	wantWithinBudgets(t, record.upTo(m.createBudget("end", "none", intstr.FromInt32(0))),
 		disrupted.Budget{Name: "limited", Selects: ofPool("limited"), Allowed: atMost(1),
-			InForce: func(b disrupted.Begin) bool { return b.Revision < deleted }},
+			InForce: func(b disrupted.DisruptionStart) bool { return b.Revision < deleted }},
 		disrupted.Budget{Name: "invalid", Selects: ofPool("invalid"), Allowed: atMost(0),
-			InForce: func(b disrupted.Begin) bool { return b.Revision < corrected }},
+			InForce: func(b disrupted.DisruptionStart) bool { return b.Revision < corrected }},
 		disrupted.Budget{Name: "invalid, after the correction", Selects: ofPool("invalid"), Allowed: atMost(3)},
 	)
 	m.wantNoTwins()

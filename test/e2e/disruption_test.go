@@ -94,7 +94,7 @@ func TestDisruptionStaysWithinBudgets(t *testing.T) {
 	wantWithinBudgets(t, begins,
 		disrupted.Budget{Name: "fifth", Allowed: func(selected int) int { return max(1, selected/5) }},
 		disrupted.Budget{Name: "one", Selects: ofPool("one"), Allowed: atMost(1)},
-		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.Begin) bool {
+		disrupted.Budget{Name: "window", Allowed: atMost(0), InForce: func(b disrupted.DisruptionStart) bool {
 			// If the process decided before the window opened, its write may still follow within a second.
 			return b.At.After(opens.Add(time.Second)) && b.At.Before(closes)
 		}},

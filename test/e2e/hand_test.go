@@ -35,7 +35,7 @@ func TestCommandsOfBareDemoWork(t *testing.T) {
 	t.Parallel()
 	bare := guide.Start(t, "", filepath.Join(binDir(t), "machinist-demo")+" --bare --separate-target --dir "+
 		filepath.Join(t.TempDir(), "bare"))
-	text := bare.Until("Ctrl-C ends everything", env.Patience)
+	text := bare.WaitFor("Ctrl-C ends everything", env.Patience)
 
 	commands := regexp.MustCompile(`(?s)  (/\S*bin/machinist-(?:manager|provider-sim) .*?)\n\n`).FindAllStringSubmatch(text, -1)
 	if len(commands) != 2 {

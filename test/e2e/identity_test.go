@@ -22,7 +22,7 @@ import (
 // Rule: cluster-id-recorded.
 func TestFirstProcessRecordsClusterID(t *testing.T) {
 	t.Parallel()
-	m := start(t, stack.Options{NoTarget: true, Bare: true})
+	m := start(t, stack.Options{NoTarget: true, PrepareOnly: true})
 	key := client.ObjectKey{Namespace: stack.SystemNamespace, Name: "machinist-cluster-id"}
 	for _, p := range []*child.Process{m.Manager, m.Provider} {
 		for _, before := range []map[string]string{nil, {"another-namespace": "another-id"}} {

@@ -19,14 +19,14 @@ import (
 // existing records. A final run with -run '^$' reports the grants that no run used.
 const grants = "E2E_GRANTS"
 
-// full returns true if FULL=1 is set. The slow tests then run, and the other tests use more machines.
-func full() bool { return os.Getenv("FULL") == "1" }
+// isFull returns true if FULL=1 is set. The slow tests then run, and the other tests use more machines.
+func isFull() bool { return os.Getenv("FULL") == "1" }
 
 // onlyInFull skips a slow test unless FULL=1. The argument similar contains the names of tests that check almost the
 // same and run even without FULL=1.
 func onlyInFull(t *testing.T, similar string) {
 	t.Helper()
-	if !full() {
+	if !isFull() {
 		t.Skip("FULL=1 runs it. In every run: " + similar)
 	}
 }
@@ -54,7 +54,7 @@ func runAll(m *testing.M) int {
 	if code != 0 || !all && !(keep && selected == "^$") {
 		return code
 	}
-	if err := authorized.Unused(os.Getenv(grants)); err != nil {
+	if err := authorized.CheckUnused(os.Getenv(grants)); err != nil {
 		fmt.Fprintln(os.Stderr, "The roles in config/rbac grant more than the whole suite needs:")
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -23,7 +23,7 @@ import (
 func TestBlockedDrainsDoNotDelayCreation(t *testing.T) {
 	t.Parallel()
 	draining := 80 // More than the 32 machines that the provider handles concurrently.
-	if full() {
+	if isFull() {
 		draining = 200
 	}
 	const (

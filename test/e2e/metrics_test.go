@@ -81,7 +81,7 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 			return code == http.StatusOK, body[:min(len(body), 300)]
 		})
 	}
-	if !m.Manager.Running() || !m.Provider.Running() {
+	if !m.Manager.IsRunning() || !m.Provider.IsRunning() {
 		t.Error("a process has ended")
 	}
 	m.removeDelays()
@@ -106,7 +106,7 @@ func newAccount(t *testing.T, c client.Client, name string, mayRead bool) {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
-				Name: manifests.MetricsReader.For("", "")[0].GetName()},
+				Name: manifests.MetricsReader.Objects("", "")[0].GetName()},
 		})
 	}
 	for _, o := range objects {

@@ -40,7 +40,7 @@ func TestMigrationAbortsInEveryPhase(t *testing.T) {
 	onlyInFull(t, "the migrations that are aborted in the deterministic world")
 	t.Parallel()
 	groups := []string{provider.SourceGardener} // Gardener has more kinds than any other old system.
-	if full() {
+	if isFull() {
 		groups = provider.Sources()
 	}
 	for _, group := range groups {

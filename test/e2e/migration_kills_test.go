@@ -28,14 +28,14 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	t.Parallel()
 	// Gardener has more kinds than any other old system.
 	groups, machines, kills := []string{provider.SourceGardener}, 12, 1
-	if full() {
+	if isFull() {
 		groups, machines, kills = provider.Sources(), 100, 3
 	}
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
 			seed := uint64(1) // The seed is fixed, so that no run fails by chance.
-			if full() {
+			if isFull() {
 				seed = rand.Uint64()
 			}
 			t.Logf("seed %d", seed)

@@ -265,7 +265,7 @@ func (m *migration) wantUndisturbed(w *fleetWatch) {
 func TestMigrationAdoptsFleet(t *testing.T) {
 	t.Parallel()
 	groups := provider.Sources()
-	if !full() {
+	if !isFull() {
 		// TestMigrationSurvivesKills and TestMigrationByCommandLine migrate the fleets of two other systems.
 		groups = []string{provider.SourceOpenShift}
 	}

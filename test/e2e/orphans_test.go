@@ -245,7 +245,7 @@ func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
 // Rules: instance-owned-by-tags, cluster-id-recorded.
 func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 	t.Parallel()
-	m := start(t, stack.Options{NoTarget: true, Bare: true})
+	m := start(t, stack.Options{NoTarget: true, PrepareOnly: true})
 	m.removeDelays()
 	cluster := m.clusterID()
 	for name, tc := range map[string]struct {
@@ -272,7 +272,7 @@ func TestNamespacedInstallationsAreIndependent(t *testing.T) {
 				if t.Failed() {
 					t.Logf("end of the log of %s:\n%s", p.Name, p.LogTail())
 				}
-				if p.Running() {
+				if p.IsRunning() {
 					if err := p.Stop(15 * time.Second); err != nil {
 						t.Errorf("%s: stop the provider of namespace %s: %v\n%s", name, ns, err, p.LogTail())
 					}

@@ -133,7 +133,7 @@ func TestCommandsOfSimulatedCloudPageWork(t *testing.T) {
 	}
 	dir, root := filepath.Join(t.TempDir(), "demo"), filepath.Dir(binDir(t))
 	demo := guide.Start(t, root, "exec "+strings.ReplaceAll(blocks[0], "/tmp/demo", dir))
-	demo.Until("Ctrl-C ends everything", env.Patience)
+	demo.WaitFor("Ctrl-C ends everything", env.Patience)
 	terminal := guide.NewTerminal(t, root, "PATH="+filepath.Dir(kubectlPath(t))+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+filepath.Join(dir, "control", "admin.kubeconfig"))
 	providerID := ""
@@ -198,7 +198,7 @@ func TestCommandsOfProviderGuideWork(t *testing.T) {
 		t.Fatalf("got unexpected shell blocks: %q", blocks)
 	}
 	_, demo, _ := strings.Cut(blocks[0], "\n")
-	guide.Start(t, root, "exec "+demo).Until("Ctrl-C ends everything", env.Patience)
+	guide.Start(t, root, "exec "+demo).WaitFor("Ctrl-C ends everything", env.Patience)
 	provider := guide.Start(t, root, "set -m; "+strings.TrimSpace(blocks[1])+" & trap 'kill -TERM -- -$!' TERM; wait")
 	t.Cleanup(func() {
 		if t.Failed() {

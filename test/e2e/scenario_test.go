@@ -22,7 +22,7 @@ func TestDemoScenariosSucceed(t *testing.T) {
 	t.Parallel()
 	forms := [][]string{{"--scenario", "drain", "--separate-target"}}
 	for _, name := range demo.ScenarioNames() {
-		if name == "drain" && !full() {
+		if name == "drain" && !isFull() {
 			continue
 		}
 		forms = append(forms, []string{"--scenario", name})

@@ -30,10 +30,10 @@ var programs = []string{stack.Manager, stack.Provider}
 
 const namespacesPerShard = 4
 
-// sharded is the fixture of the tests with shards: a Machinist installation with fleets in several namespaces. The test
+// shardedFixture is the fixture of the tests with shards: a Machinist installation with fleets in several namespaces. The test
 // starts several processes of each program. Each process has its own user group, so the API server's audit log shows
 // who sent a write.
-type sharded struct {
+type shardedFixture struct {
 	*machinist
 	namespaces []string
 	members    map[string]*member
@@ -50,16 +50,16 @@ type member struct {
 
 const memberGroup = "member:"
 
-func startSharded(t *testing.T) *sharded {
+func startSharded(t *testing.T) *shardedFixture {
 	t.Helper()
 	// Some tests also divide the namespaces into three shards.
-	d := &sharded{machinist: start(t, stack.Options{Bare: true, Shards: 3}), members: map[string]*member{}}
+	d := &shardedFixture{machinist: start(t, stack.Options{PrepareOnly: true, Shards: 3}), members: map[string]*member{}}
 	d.removeDelays()
 	d.slowCloud()
 	var inShard [2]int
 	for i := 0; len(d.namespaces) < len(inShard)*namespacesPerShard; i++ {
 		name := fmt.Sprintf("team-%d", i)
-		shard := sharding.Of(name, len(inShard))
+		shard := sharding.Index(name, len(inShard))
 		if inShard[shard] == namespacesPerShard {
 			continue
 		}
@@ -73,11 +73,11 @@ func startSharded(t *testing.T) *sharded {
 	return d
 }
 
-func (d *sharded) namespacesOf(s sharding.Shard) []string {
+func (d *shardedFixture) namespacesOf(s sharding.Shard) []string {
 	return slices.DeleteFunc(slices.Clone(d.namespaces), func(name string) bool { return !s.Owns(name) })
 }
 
-func (d *sharded) startMember(program string, s sharding.Shard, replica string) *member {
+func (d *shardedFixture) startMember(program string, s sharding.Shard, replica string) *member {
 	d.t.Helper()
 	name := fmt.Sprintf("%s-%d-of-%d-%s", program, s.Index, s.Count, replica)
 	config, err := d.Control.UserConfig(program, stack.ProcessGroup, memberGroup+name)
@@ -108,7 +108,7 @@ func (d *sharded) startMember(program string, s sharding.Shard, replica string) 
 		if d.t.Failed() {
 			d.t.Logf("%s", p.LogTail())
 		}
-		if p.Running() {
+		if p.IsRunning() {
 			_ = p.Signal(syscall.SIGCONT)
 			_ = p.Stop(15 * time.Second)
 		}
@@ -116,7 +116,7 @@ func (d *sharded) startMember(program string, s sharding.Shard, replica string) 
 	return m
 }
 
-func (d *sharded) kubeconfig(name string, config *rest.Config) string {
+func (d *shardedFixture) kubeconfig(name string, config *rest.Config) string {
 	d.t.Helper()
 	path := filepath.Join(d.Dir(), name+".kubeconfig")
 	if err := controlplane.WriteKubeconfig(path, config); err != nil {
@@ -125,7 +125,7 @@ func (d *sharded) kubeconfig(name string, config *rest.Config) string {
 	return path
 }
 
-func (d *sharded) startLeader(program string, s sharding.Shard, replica string) *member {
+func (d *shardedFixture) startLeader(program string, s sharding.Shard, replica string) *member {
 	d.t.Helper()
 	m := d.startMember(program, s, replica)
 	d.awaitLeads(m)
@@ -134,21 +134,21 @@ func (d *sharded) startLeader(program string, s sharding.Shard, replica string) 
 
 // awaitLeads waits until the process has acquired the Lease of its shard. No other process may try to acquire it
 // meanwhile.
-func (d *sharded) awaitLeads(m *member) {
+func (d *shardedFixture) awaitLeads(m *member) {
 	d.t.Helper()
 	name := m.shard.LeaseName(m.program)
 	env.Await(d.t, d.control, &coordinationv1.LeaseList{}, m.Name+" to lead", func(l *coordinationv1.LeaseList) (bool,
 		string) {
 		for _, lease := range l.Items {
 			if at := lease.Spec.AcquireTime; lease.Name == name && at != nil {
-				return at.After(m.Started()), fmt.Sprintf("acquired at %s, started at %s", at, m.Started())
+				return at.After(m.StartTime()), fmt.Sprintf("acquired at %s, started at %s", at, m.StartTime())
 			}
 		}
 		return false, "the Lease does not exist"
 	}, client.InNamespace(stack.SystemNamespace))
 }
 
-func (d *sharded) lease(m *member) *coordinationv1.Lease {
+func (d *shardedFixture) lease(m *member) *coordinationv1.Lease {
 	d.t.Helper()
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: stack.SystemNamespace, Name: m.shard.LeaseName(m.program)}
@@ -158,14 +158,14 @@ func (d *sharded) lease(m *member) *coordinationv1.Lease {
 	return lease
 }
 
-func (d *sharded) createFleets(replicas int32) {
+func (d *shardedFixture) createFleets(replicas int32) {
 	d.t.Helper()
 	for _, name := range d.namespaces {
 		d.createFleet(replicas, func(o client.Object) { o.SetNamespace(name) })
 	}
 }
 
-func (d *sharded) scaleAll(replicas int32) {
+func (d *shardedFixture) scaleAll(replicas int32) {
 	d.t.Helper()
 	list := &v1beta1.MachineDeploymentList{}
 	if err := d.control.List(context.Background(), list); err != nil {
@@ -181,7 +181,7 @@ func (d *sharded) scaleAll(replicas int32) {
 	}
 }
 
-func (d *sharded) awaitRunningIn(namespaces []string, n int) {
+func (d *shardedFixture) awaitRunningIn(namespaces []string, n int) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &v1beta1.MachineList{}, fmt.Sprintf("%d running machines in each of %v", n, namespaces),
 		func(l *v1beta1.MachineList) (bool, string) {
@@ -199,7 +199,7 @@ func (d *sharded) awaitRunningIn(namespaces []string, n int) {
 }
 
 // awaitPartialScaleUp waits until a scale-up to n machines has begun but has created only some of the new instances.
-func (d *sharded) awaitPartialScaleUp(namespaces []string, before, n int) {
+func (d *shardedFixture) awaitPartialScaleUp(namespaces []string, before, n int) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &v1beta1.MachineList{}, "a scale-up that is under way", func(l *v1beta1.MachineList) (bool,
 		string) {
@@ -217,7 +217,7 @@ func (d *sharded) awaitPartialScaleUp(namespaces []string, before, n int) {
 	})
 }
 
-func (d *sharded) wantInstancesPerNamespace(n int) {
+func (d *shardedFixture) wantInstancesPerNamespace(n int) {
 	d.t.Helper()
 	d.wantNoTwins()
 	if made, want := len(d.instances()), n*len(d.namespaces); made != want {
@@ -225,7 +225,7 @@ func (d *sharded) wantInstancesPerNamespace(n int) {
 	}
 }
 
-func (d *sharded) scaleToZero() {
+func (d *shardedFixture) scaleToZero() {
 	d.t.Helper()
 	d.scaleAll(0)
 	d.awaitRunningIn(d.namespaces, 0)

@@ -27,7 +27,7 @@ var first, second = sharding.Shard{Index: 0, Count: 2}, sharding.Shard{Index: 1,
 
 // startPairs starts a leader and a waiting process for each shard of each program, and returns these processes by
 // program and shard.
-func (d *sharded) startPairs() (leaders, waiting map[string][]*member) {
+func (d *shardedFixture) startPairs() (leaders, waiting map[string][]*member) {
 	d.t.Helper()
 	leaders, waiting = map[string][]*member{}, map[string][]*member{}
 	for _, program := range programs {
@@ -42,7 +42,7 @@ func (d *sharded) startPairs() (leaders, waiting map[string][]*member) {
 	return leaders, waiting
 }
 
-func (d *sharded) awaitHandover(before *coordinationv1.Lease) {
+func (d *shardedFixture) awaitHandover(before *coordinationv1.Lease) {
 	d.t.Helper()
 	env.Await(d.t, d.control, &coordinationv1.LeaseList{}, "another holder of "+before.Name,
 		func(l *coordinationv1.LeaseList) (bool, string) {
@@ -104,9 +104,9 @@ func TestKilledShardIsTakenOverWithinLease(t *testing.T) {
 // wantTakeover requires that a successor acquired the Lease of a killed process as soon as the Lease expired, and
 // then served all namespaces of the shard. wantTakeover returns the time of the acquisition. All times are those of
 // the API server.
-func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time.Time {
+func (d *shardedFixture) wantTakeover(old, successor *member, lease time.Duration) time.Time {
 	d.t.Helper()
-	renewed, acquired := d.renewals(old).last().Received, d.renewals(successor).first().Received
+	renewed, acquired := d.renewals(old).last().ReceivedAt, d.renewals(successor).first().ReceivedAt
 	if acquired.Before(renewed.Add(lease)) {
 		d.t.Errorf("%s acquired the Lease at %s, before it had expired: the last renewal at %s was for %s", successor.Name,
 			acquired, renewed, lease)
@@ -124,7 +124,7 @@ func (d *sharded) wantTakeover(old, successor *member, lease time.Duration) time
 	if len(written) == 0 {
 		return acquired
 	}
-	began := written.first().Received
+	began := written.first().ReceivedAt
 	if n := len(d.renewals(successor).receivedBetween(acquired, began)); n > maxRenewals {
 		d.t.Errorf("%s renewed its Lease %d times before its first write, want at most %d", successor.Name, n, maxRenewals)
 	}
@@ -178,7 +178,7 @@ func TestShardCountChangesWithoutOverlap(t *testing.T) {
 				len(oldWrites), len(newWrites))
 			continue
 		}
-		ended, began := oldWrites.last().Received, newWrites.first().Received
+		ended, began := oldWrites.last().ReceivedAt, newWrites.first().ReceivedAt
 		t.Logf("%s: no shard acted for %s", program, began.Sub(ended))
 		if !began.After(ended) {
 			t.Errorf("%s: a new shard wrote at %s, before the last write of an old shard at %s", program, began, ended)

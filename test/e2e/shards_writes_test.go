@@ -11,7 +11,7 @@ import (
 
 type writes []auditlog.Request
 
-func (d *sharded) requests(match func(auditlog.Request) bool) writes {
+func (d *shardedFixture) requests(match func(auditlog.Request) bool) writes {
 	d.t.Helper()
 	log, err := auditlog.Open(d.Control.AuditLog())
 	if err != nil {
@@ -21,7 +21,7 @@ func (d *sharded) requests(match func(auditlog.Request) bool) writes {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	slices.SortStableFunc(found, func(a, b auditlog.Request) int { return a.Received.Compare(b.Received) })
+	slices.SortStableFunc(found, func(a, b auditlog.Request) int { return a.ReceivedAt.Compare(b.ReceivedAt) })
 	return found
 }
 
@@ -29,7 +29,7 @@ func changed(r auditlog.Request) bool {
 	return r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" && r.Code >= 200 && r.Code < 300
 }
 
-func (d *sharded) writes(program string) writes {
+func (d *shardedFixture) writes(program string) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
 		return r.User == program && changed(r) && r.Resource != "events" && slices.Contains(d.namespaces, r.Namespace)
@@ -38,14 +38,14 @@ func (d *sharded) writes(program string) writes {
 
 // renewals returns the writes of a process to its shard's Lease. With the first of these writes, the process acquired
 // the Lease.
-func (d *sharded) renewals(m *member) writes {
+func (d *shardedFixture) renewals(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
 		return changed(r) && r.Resource == "leases" && r.Name == m.shard.LeaseName(m.program) && memberOf(r.Groups) == m.Name
 	})
 }
 
-func (d *sharded) tries(m *member) writes {
+func (d *shardedFixture) tries(m *member) writes {
 	d.t.Helper()
 	return d.requests(func(r auditlog.Request) bool {
 		return r.Verb == "get" && r.Resource == "leases" && r.Name == m.shard.LeaseName(m.program) &&
@@ -53,7 +53,7 @@ func (d *sharded) tries(m *member) writes {
 	})
 }
 
-func (d *sharded) awaitTry(members ...*member) {
+func (d *shardedFixture) awaitTry(members ...*member) {
 	d.t.Helper()
 	for _, m := range members {
 		eventually(d.t, m.Name+" has tried to acquire its Lease", func() (bool, string) {
@@ -74,7 +74,7 @@ func (w writes) inNamespace(namespace string) writes {
 
 func (w writes) receivedBetween(after, before time.Time) writes {
 	return slices.DeleteFunc(slices.Clone(w), func(r auditlog.Request) bool {
-		return !r.Received.After(after) || !r.Received.Before(before)
+		return !r.ReceivedAt.After(after) || !r.ReceivedAt.Before(before)
 	})
 }
 
@@ -83,7 +83,7 @@ func (w writes) last() auditlog.Request  { return w[len(w)-1] }
 
 // wantOneOwner fails the test if a process wrote outside of its shard, or after another process had become the owner.
 // wantOneOwner checks all writes until the given time.
-func (d *sharded) wantOneOwner(until time.Time) {
+func (d *shardedFixture) wantOneOwner(until time.Time) {
 	d.t.Helper()
 	for _, program := range programs {
 		all := d.writes(program).receivedBetween(time.Time{}, until)
@@ -95,12 +95,12 @@ func (d *sharded) wantOneOwner(until time.Time) {
 					continue
 				}
 				if slices.Contains(owners, name) {
-					d.t.Errorf("%s wrote in %s at %s, after another process had taken over: %v", name, namespace, r.Received, owners)
+					d.t.Errorf("%s wrote in %s at %s, after another process had taken over: %v", name, namespace, r.ReceivedAt, owners)
 					break
 				}
 				owners = append(owners, name)
 				if m := d.members[name]; m == nil || !m.shard.Owns(namespace) {
-					d.t.Errorf("%q wrote in %s at %s, which is not in its shard", name, namespace, r.Received)
+					d.t.Errorf("%q wrote in %s at %s, which is not in its shard", name, namespace, r.ReceivedAt)
 				}
 			}
 			if len(owners) == 0 {

@@ -149,7 +149,7 @@ func (m *machinist) anotherDeployment(name string, replicas int32) string {
 func (m *machinist) startAgain(processes ...*child.Process) {
 	m.t.Helper()
 	for _, p := range processes {
-		eventually(m.t, p.Name+" has ended", func() (bool, string) { return !p.Running(), "the process is running" })
+		eventually(m.t, p.Name+" has ended", func() (bool, string) { return !p.IsRunning(), "the process is running" })
 		m.must(p.Start)
 	}
 	for _, p := range processes {

@@ -59,7 +59,7 @@ func (s *supervised) keep(ctx context.Context, p *child.Process) {
 		case <-done:
 		}
 		s.mu.Lock()
-		if !p.Running() && ctx.Err() == nil {
+		if !p.IsRunning() && ctx.Err() == nil {
 			s.ends[p] = append(s.ends[p], p.Err())
 			if err := p.Start(); err != nil {
 				s.m.t.Errorf("start %s again: %v", p.Name, err)
@@ -77,7 +77,7 @@ func (s *supervised) crash(p *child.Process) {
 		s.m.t.Fatal(err)
 	}
 	for begun := time.Now(); ; {
-		if !p.Running() {
+		if !p.IsRunning() {
 			if err := p.Start(); err != nil {
 				s.m.t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 func TestDemoTourSucceeds(t *testing.T) {
 	t.Parallel()
 	forms := [][]string{{"--once", "--separate-target"}}
-	if full() {
+	if isFull() {
 		forms = append(forms, []string{"--once"})
 	}
 	for _, args := range forms {

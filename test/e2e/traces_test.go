@@ -47,7 +47,7 @@ func (m *traced) awaitTrace(o tracing.Operation) otlp.Trace {
 	deadline := time.After(env.Patience)
 	for {
 		spans, changed := m.receiver.Spans()
-		trace := otlp.Of(spans, id)
+		trace := otlp.FindTrace(spans, id)
 		problems := trace.Check()
 		if len(problems) == 0 {
 			return trace
@@ -65,7 +65,7 @@ func (m *traced) awaitTrace(o tracing.Operation) otlp.Trace {
 func (m *traced) awaitCoveredTrace(o tracing.Operation, services ...string) otlp.Trace {
 	m.t.Helper()
 	trace := m.awaitTrace(o)
-	if part := trace.Covered(); part < minCoverage {
+	if part := trace.CoveredFraction(); part < minCoverage {
 		m.t.Errorf("the spans cover %.1f%% of the time, want at least %.0f%%:\n%s", 100*part, 100*minCoverage, trace)
 	}
 	for _, service := range services {
@@ -82,7 +82,7 @@ func (m *traced) awaitCreationTrace(machine *v1beta1.Machine, calls ...string) o
 	m.t.Helper()
 	trace := m.awaitCoveredTrace(tracing.Create(machine.UID), stack.Manager, stack.Provider)
 	for _, step := range append(calls, "create Machine", "launch", "boot", "node ready", "initialise") {
-		if len(trace.Named(step)) == 0 {
+		if len(trace.SpansNamed(step)) == 0 {
 			m.t.Errorf("the trace of %s has no span %q:\n%s", machine.Name, step, trace)
 		}
 	}
@@ -138,10 +138,10 @@ func TestTracesExplainTime(t *testing.T) {
 	for _, machine := range m.awaitRunning(3) {
 		trace := m.awaitCreationTrace(&machine, "cloud Create")
 		t.Logf("the trace of %s:\n%s", machine.Name, trace)
-		for _, call := range trace.Named("cloud Create") {
+		for _, call := range trace.SpansNamed("cloud Create") {
 			if call.Failed && call.Attributes["machinist.code"] == "Unavailable" {
 				failed++
-				if waits := trace.Named("wait ProviderUnavailable"); len(waits) == 0 {
+				if waits := trace.SpansNamed("wait ProviderUnavailable"); len(waits) == 0 {
 					t.Errorf("the trace does not show that %s waited for the cloud:\n%s", machine.Name, trace)
 				}
 			}
@@ -201,12 +201,12 @@ func (m *traced) rolloutIsTraced() {
 	d := m.deployment()
 	rollout := m.awaitTrace(tracing.Rollout(d.UID, 2))
 	id := rollout[0].Trace
-	if made, deleted := len(rollout.Named("create Machine")), len(rollout.Named("delete Machine")); made != 5 ||
+	if made, deleted := len(rollout.SpansNamed("create Machine")), len(rollout.SpansNamed("delete Machine")); made != 5 ||
 		deleted != 5 {
 		m.t.Errorf("got %d created and %d deleted machines in the rollout, want 5 and 5:\n%s", made, deleted, rollout)
 	}
 	wantLink := func(trace otlp.Trace, span string) {
-		if found := trace.Named(span); len(found) != 1 || !slices.Contains(found[0].Links, id) {
+		if found := trace.SpansNamed(span); len(found) != 1 || !slices.Contains(found[0].Links, id) {
 			m.t.Errorf("the trace is not linked to the rollout:\n%s", trace)
 		}
 	}
@@ -236,15 +236,15 @@ func (m *traced) deletionIsTraced() {
 	m.awaitNoMachines()
 	for i := range machines {
 		trace := m.awaitCoveredTrace(tracing.Delete(machines[i].UID), stack.Manager, stack.Provider)
-		if len(trace.Named("cloud Delete")) == 0 || len(trace.Named("remove")) != 1 {
+		if len(trace.SpansNamed("cloud Delete")) == 0 || len(trace.SpansNamed("remove")) != 1 {
 			m.t.Errorf("the trace does not show how the instance of %s was deleted:\n%s", machines[i].Name, trace)
 		}
 		if machines[i].UID == victim.UID {
 			m.t.Logf("the trace of a deletion with a drain:\n%s", trace)
-			if waits := trace.Named("wait " + v1beta1.ReasonBlockedByDisruptionBudget); len(waits) == 0 {
+			if waits := trace.SpansNamed("wait " + v1beta1.ReasonBlockedByDisruptionBudget); len(waits) == 0 {
 				m.t.Errorf("the trace does not show that a budget blocked the drain:\n%s", trace)
 			}
-			if drains := trace.Named("drain"); len(drains) != 1 || !drains[0].End.After(drains[0].Start) {
+			if drains := trace.SpansNamed("drain"); len(drains) != 1 || !drains[0].End.After(drains[0].Start) {
 				m.t.Errorf("the trace does not show how long the drain took:\n%s", trace)
 			}
 		}

@@ -153,7 +153,7 @@ func TestStandaloneMachineIsUpdated(t *testing.T) {
 	case replaced.Spec.ProviderID != r.ProviderID || replaced.Spec.ProviderID == first.Spec.ProviderID:
 		t.Errorf("got provider ID %s, want that of the new instance, %s; the old one was %s", replaced.Spec.ProviderID,
 			r.ProviderID, first.Spec.ProviderID)
-	case replaced.LaunchAttempt() != 2 || replaced.Replacing():
+	case replaced.LaunchAttempt() != 2 || replaced.IsReplacing():
 		t.Errorf("status.launch: got %+v, want attempt 2", replaced.Status.Launch)
 	case replaced.Status.NodeRef.UID == first.Status.NodeRef.UID:
 		t.Error("the machine still has the node of the old instance")

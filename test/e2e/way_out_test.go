@@ -173,7 +173,7 @@ var commandInAdvice = regexp.MustCompile(`kubectl .*$`)
 func (m *machinist) followAdvice(machine v1beta1.Machine, class string) {
 	m.t.Helper()
 	for _, f := range m.why(machine.Name).Findings {
-		command := commandInAdvice.FindString(f.Do)
+		command := commandInAdvice.FindString(f.Instructions)
 		if command == "" {
 			continue
 		}

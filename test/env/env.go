@@ -42,8 +42,8 @@ import (
 // state is reached.
 const Patience = 2 * time.Minute
 
-// running is the control plane that Main or Start started. running is nil if the tests use another cluster (see Use).
-var running *controlplane.ControlPlane
+// runningControlPlane is the control plane that Main or Start started. running is nil if the tests use another cluster (see Use).
+var runningControlPlane *controlplane.ControlPlane
 
 // administrator is the client configuration of an administrator. kubeconfig is the path of the same configuration.
 var (
@@ -96,13 +96,13 @@ func start(o controlplane.Options) (stop func(), err error) {
 	if err := install.Install(ctx, cp.Config()); err != nil {
 		return stop, fmt.Errorf("install the API of Machinist for the tests: %w", err)
 	}
-	running = cp
+	runningControlPlane = cp
 	Use(cp.Config(), cp.Kubeconfig())
 	return stop, nil
 }
 
 // ControlPlane returns the control plane of this test binary.
-func ControlPlane() *controlplane.ControlPlane { return running }
+func ControlPlane() *controlplane.ControlPlane { return runningControlPlane }
 
 // Config returns an administrator's client configuration without a rate limit.
 func Config() *rest.Config { return rest.CopyConfig(administrator) }
@@ -110,8 +110,8 @@ func Config() *rest.Config { return rest.CopyConfig(administrator) }
 // Kubeconfig returns the path of an administrator's kubeconfig file.
 func Kubeconfig() string { return kubeconfig }
 
-// As impersonates a user who has all permissions, and returns the client configuration for this user.
-func As(user string) *rest.Config {
+// Impersonate impersonates a user who has all permissions, and returns the client configuration for this user.
+func Impersonate(user string) *rest.Config {
 	config := Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
 	return config

@@ -33,14 +33,14 @@ type Cloud struct {
 	// Boot is how long a new instance takes to run, and Shutdown how long a deleted instance takes to disappear. By
 	// default, instances start and disappear during the call.
 	Boot, Shutdown time.Duration
-	// Left describes the parts that a deletion has left so far. Delete returns this text in DeleteResult.Left until the
+	// RemainingParts describes the parts that a deletion has left so far. Delete returns this text in DeleteResult.Remaining until the
 	// instance has disappeared.
-	Left string
-	// Blind is how long lookups by tags do not find a new instance.
-	Blind time.Duration
-	// Lag is the age of the states that reads return, including the reads at the beginning of Create, Delete and Adopt.
+	RemainingParts string
+	// TagLookupDelay is how long lookups by tags do not find a new instance.
+	TagLookupDelay time.Duration
+	// ReadLag is the age of the states that reads return, including the reads at the beginning of Create, Delete and Adopt.
 	// A read may miss a new instance, return a deleted one, or return old tags.
-	Lag time.Duration
+	ReadLag time.Duration
 	// If Evasive is set, Delete does not report whether it found the instance.
 	Evasive bool
 	// PageSize is the number of instances in a page of List, by default 100. If PageSize is 0, List returns empty pages
@@ -54,8 +54,8 @@ type Cloud struct {
 	// Leftovers contains the parts of deleted instances, by account.
 	Leftovers map[string][]provider.Leftover
 
-	// Around is called for each call of the driver and must call f. call is a name such as "cloud create".
-	Around func(call string, f func() error) error
+	// WrapCall is called for each call of the driver and must call f. call is a name such as "cloud create".
+	WrapCall func(call string, f func() error) error
 	// OnList, OnGet and OnDelete run at the beginning of a call, while the cloud is unlocked. If such a function
 	// returns an error, the call returns the same error.
 	OnList          func(account string, page int) error
@@ -110,8 +110,8 @@ func New(name string, c clock.PassiveClock) *Cloud {
 	}
 }
 
-// Live returns the existing instances, sorted by creation.
-func (c *Cloud) Live() []Instance {
+// LiveInstances returns the existing instances, sorted by creation.
+func (c *Cloud) LiveInstances() []Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tick()
@@ -122,15 +122,15 @@ func (c *Cloud) Live() []Instance {
 	return live
 }
 
-// Created returns how many instances were created for a machine.
-func (c *Cloud) Created(uid types.UID) int {
+// CreatedCount returns how many instances were created for a machine.
+func (c *Cloud) CreatedCount(uid types.UID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.created[uid]
 }
 
-// Twins returns the UIDs of the machines that have ever had two instances at the same time.
-func (c *Cloud) Twins() []types.UID {
+// DuplicatedMachines returns the UIDs of the machines that have ever had two instances at the same time.
+func (c *Cloud) DuplicatedMachines() []types.UID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.twins)
@@ -143,8 +143,8 @@ func (c *Cloud) Requests() []provider.CreateRequest {
 	return slices.Clone(c.requests)
 }
 
-// Deletes returns the number of calls to Delete.
-func (c *Cloud) Deletes() int {
+// DeleteCount returns the number of calls to Delete.
+func (c *Cloud) DeleteCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deletes

@@ -112,7 +112,7 @@ func TestCloudConforms(t *testing.T) {
 		"without delays":         func(*fakecloud.Cloud) {},
 		"slow boot and shutdown": func(c *fakecloud.Cloud) { c.Boot, c.Shutdown = 20*time.Millisecond, 20*time.Millisecond },
 		"delayed tags": func(c *fakecloud.Cloud) {
-			c.Boot, c.Shutdown, c.Blind = 20*time.Millisecond, 20*time.Millisecond, 30*time.Millisecond
+			c.Boot, c.Shutdown, c.TagLookupDelay = 20*time.Millisecond, 20*time.Millisecond, 30*time.Millisecond
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestCloudConforms(t *testing.T) {
 				Timeout:      20 * time.Second,
 				Cloud: conformance.Cloud{
 					Resources: func(context.Context) (all []string, err error) {
-						for _, in := range cloud.Live() {
+						for _, in := range cloud.LiveInstances() {
 							all = append(all, "instance/"+in.ProviderID)
 						}
 						return all, nil

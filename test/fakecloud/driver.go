@@ -22,10 +22,10 @@ func (c *Cloud) call(name string, f func() error) error {
 }
 
 func (c *Cloud) around(name string, f func() error) error {
-	if c.Around == nil {
+	if c.WrapCall == nil {
 		return f()
 	}
-	return c.Around("cloud "+name, f)
+	return c.WrapCall("cloud "+name, f)
 }
 
 func (c *Cloud) count(calls *int) {
@@ -61,11 +61,11 @@ func (c *Cloud) Create(_ context.Context, req provider.CreateRequest) (out *prov
 	err = c.call("create", func() (err error) {
 		c.requests = append(c.requests, req)
 		step := c.step("Create")
-		if step.Spent {
+		if step.TokenUsed {
 			c.tokens[req.Token] = usedToken{}
 		}
-		if step.Late > 0 {
-			c.creating = append(c.creating, lateCreate{c.Clock.Now().Add(step.Late), req})
+		if step.EffectDelay > 0 {
+			c.creating = append(c.creating, lateCreate{c.Clock.Now().Add(step.EffectDelay), req})
 		}
 		if step.Err != nil {
 			return step.Err
@@ -135,8 +135,8 @@ func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 		if out, err = c.find(&account, req.ProviderID, req.ClusterID, req.Machine); err == nil {
 			err = checkScope(out, req.Scope)
 		}
-		if err == nil && step.Answer != nil {
-			step.Answer(out)
+		if err == nil && step.EditAnswer != nil {
+			step.EditAnswer(out)
 		}
 		return err
 	})
@@ -170,7 +170,7 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 		return out, step.Err
 	}
 	out.Gone = true
-	if step.Unseen {
+	if step.ReportsGone {
 		return out, nil
 	}
 	account := accountOf(req.Class)
@@ -202,15 +202,15 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 		in.State, in.goneFrom = provider.StateTerminating, c.Clock.Now().Add(c.Shutdown)
 		c.record(c.Clock.Now())
 	}
-	return provider.DeleteResult{Left: c.Left}, nil
+	return provider.DeleteResult{Remaining: c.RemainingParts}, nil
 }
 
 // Adopt implements provider.Adopter. Like many drivers, Adopt reads the instance before setting the tags.
 func (c *Cloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
 	err = c.call("adopt", func() error {
 		step := c.step("Adopt")
-		if step.Late > 0 {
-			c.tagging = append(c.tagging, lateTags{c.Clock.Now().Add(step.Late), req})
+		if step.EffectDelay > 0 {
+			c.tagging = append(c.tagging, lateTags{c.Clock.Now().Add(step.EffectDelay), req})
 		}
 		if step.Err != nil {
 			return step.Err

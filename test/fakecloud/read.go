@@ -45,10 +45,10 @@ func (c *Cloud) record(now time.Time) {
 // now. If the instance did not exist at that time, read returns nil.
 func (c *Cloud) read(h *history) *provider.Instance {
 	shown := h.last() // Without Lag, a read is current even after the clock was set back.
-	if c.Lag > 0 {
+	if c.ReadLag > 0 {
 		shown = nil
 		for _, v := range h.versions {
-			if !v.since.After(c.Clock.Now().Add(-c.Lag)) {
+			if !v.since.After(c.Clock.Now().Add(-c.ReadLag)) {
 				shown = v.instance
 			}
 		}
@@ -77,7 +77,7 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 		case in == nil:
 		case providerID != "" && h.providerID == providerID:
 			return in, nil
-		case providerID == "" && in.OwnedBy(cluster, m) == nil && c.Clock.Since(h.created) >= c.Blind:
+		case providerID == "" && in.OwnedBy(cluster, m) == nil && c.Clock.Since(h.created) >= c.TagLookupDelay:
 			return in, nil
 		}
 	}

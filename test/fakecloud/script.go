@@ -10,23 +10,23 @@ import (
 type Step struct {
 	// Err is the error that the call returns.
 	Err error
-	// Late is the delay until a Create or Adopt takes effect. The call returns its result without this delay.
-	Late time.Duration
+	// EffectDelay is the delay until a Create or Adopt takes effect. The call returns its result without this delay.
+	EffectDelay time.Duration
 	// The cloud calls During, if it is not nil, while the driver's call is in progress.
 	During func()
-	// If Spent is set, the cloud treats the token of a Create as used, as if an instance with this token had been
+	// If TokenUsed is set, the cloud treats the token of a Create as used, as if an instance with this token had been
 	// created and removed.
-	Spent bool
-	// If Unseen is true, Delete reports Gone and deletes nothing, like a provider whose lookup did not find the
+	TokenUsed bool
+	// If ReportsGone is true, Delete reports Gone and deletes nothing, like a provider whose lookup did not find the
 	// instance.
-	Unseen bool
-	// Answer, if set, may change the instance that Get returns.
-	Answer func(*provider.Instance)
+	ReportsGone bool
+	// EditAnswer, if set, may change the instance that Get returns.
+	EditAnswer func(*provider.Instance)
 }
 
-// Will scripts the next calls of an operation, with one step for each call. The operation is Create, Get, Delete or
+// Script scripts the next calls of an operation, with one step for each call. The operation is Create, Get, Delete or
 // Adopt. Calls after the last step succeed.
-func (c *Cloud) Will(operation string, steps ...Step) {
+func (c *Cloud) Script(operation string, steps ...Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.script[operation] = append(c.script[operation], steps...)
@@ -35,7 +35,7 @@ func (c *Cloud) Will(operation string, steps ...Step) {
 // Fail makes the next calls of an operation fail with the given errors, one for each call.
 func (c *Cloud) Fail(operation string, errs ...error) {
 	for _, err := range errs {
-		c.Will(operation, Step{Err: err})
+		c.Script(operation, Step{Err: err})
 	}
 }
 

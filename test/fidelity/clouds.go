@@ -19,11 +19,11 @@ func nodes() []Behaviour {
 		{Name: "A kubelet registers a Node that is not ready at first, and registers a deleted Node again after a restart",
 			Doubles: []string{world + "hosts.go:register", world + "hosts.go:report", hosts + "node.go:register",
 				hosts + "nodestatus.go:node"},
-			Tests: []string{kubelets + "TestKubeletRegistersNode", kubelets + "TestKubeletOfDeletedNode"},
-			Why:   worldKubelet},
+			Tests:  []string{kubelets + "TestKubeletRegistersNode", kubelets + "TestKubeletOfDeletedNode"},
+			Reason: worldKubelet},
 		{Name: "A kubelet updates few labels and its whole status, and keeps fields of others",
 			Doubles: []string{world + "hosts.go:setReady", hosts + "node.go:updatedNode"},
-			Tests:   []string{kubelets + "TestKubeletKeepsOrRevertsChangesOfNode"}, Why: worldKubelet},
+			Tests:   []string{kubelets + "TestKubeletKeepsOrRevertsChangesOfNode"}, Reason: worldKubelet},
 		{Name: "A kubelet does not start with reserved labels of Kubernetes",
 			Doubles: []string{hosts + "bootstrap.go:kubeletMaySet"},
 			Tests:   []string{kubelets + "TestKubeletRejectsReservedLabels"}},
@@ -33,43 +33,43 @@ func nodes() []Behaviour {
 				hosts + "serving.go:requestServingCertificate"},
 			Tests: []string{kubelets + "TestKubeletRequestsClientCertificate",
 				kubelets + "TestKubeletRequestsServingCertificate"},
-			Why: worldKubelet},
+			Reason: worldKubelet},
 		{Name: "A kubelet renews its Lease, and updates its status after changes",
 			Doubles: []string{hosts + "heartbeat.go:heartbeat"},
 			Tests:   []string{kubelets + "TestKubeletCreatesCSINodeAndLease", kubelets + "TestKubeletRenewsLease"}},
 		{Name: "A kubelet starts pods, and reports the end of a pod before it removes the pod",
 			Doubles: []string{world + "pods.go:nextPodStep", hosts + "pods.go:simulatePods", hosts + "podstatus.go:status"},
 			Tests: []string{kubelets + "TestPodRunsAndIsDeleted", kubelets + "TestPodIsKilledAfterGracePeriod",
-				kubelets + "TestPodWithFinalizer", kubelets + "TestPodsEnd"}, Why: worldKubelet},
+				kubelets + "TestPodWithFinalizer", kubelets + "TestPodsEnd"}, Reason: worldKubelet},
 		{Name: "A kubelet restarts containers, first immediately and later with backoff",
 			Doubles: []string{hosts + "pod.go:next"},
 			Tests:   []string{kubelets + "TestPodsRestart", kubelets + "TestPodsAreDeletedBeforeRestart"}},
 		{Name: "Backoff of registration, and events of pods",
 			Doubles: []string{hosts + "machine.go:registrationBackoff", hosts + "events.go:recordPodEvents"},
-			Why: "The double follows the source of the kubelet. A test would take minutes. " +
+			Reason: "The double follows the source of the kubelet. A test would take minutes. " +
 				"https://github.com/kubernetes/kubernetes/tree/v1.36.3/pkg/kubelet"},
 		{Name: "Files that cloud-init writes on a machine",
 			Doubles: []string{hosts + "userdata.go:parseUserData"},
 			Tests:   []string{machines + "TestMachineBootsJoinsRunsPodAndIsDeleted"}},
 		{Name: "After a reboot, a kubelet restarts its pods, or fails pods with restartPolicy Never",
 			Doubles: []string{hosts + "pod.go:reboot"},
-			Why: "The test runs in a container, which cannot reboot its machine. docs/simulated-cloud.md contains " +
+			Reason: "The test runs in a container, which cannot reboot its machine. docs/simulated-cloud.md contains " +
 				"measurements in a virtual machine."},
 		{Name: "An agent updates the version of the kubelet on its node",
 			Doubles: []string{world + "agent.go:agents", hosts + "agent.go:handleUpdateRequest"},
 			Tests:   []string{machines + "TestAgentUpgradesVersionInPlace"},
-			Why:     "This is a convention of Machinist. The end-to-end test runs the example of an agent."},
+			Reason:  "This is a convention of Machinist. The end-to-end test runs the example of an agent."},
 		{Name: "A cloud controller manager sets provider IDs, and deletes Nodes without an instance",
 			Doubles: []string{world + "hosts.go:setProviderID", hosts + "cloudcontroller.go:setCloudFields"},
-			Why: "No cloud controller manager of a cloud is available. Their common behaviour: " +
+			Reason: "No cloud controller manager of a cloud is available. Their common behaviour: " +
 				"https://kubernetes.io/docs/concepts/architecture/cloud-controller/"},
 		{Name: "A kubelet reports volumes as in use from before it mounts them until after it unmounts them",
 			Doubles: []string{world + "pods_volumes.go:mountedOn", world + "pods_volumes.go:mountable"},
-			Why: "This needs a CSI driver on the node, and none is available: " +
+			Reason: "This needs a CSI driver on the node, and none is available: " +
 				"https://kubernetes.io/docs/concepts/storage/volumes/#csi"},
 		{Name: "A storage driver attaches and detaches volumes for VolumeAttachments, and protects them with a finalizer",
 			Doubles: []string{world + "pods_volumes.go:drives"},
-			Why:     "No storage is available. All drivers use this program: https://github.com/kubernetes-csi/external-attacher"},
+			Reason:  "No storage is available. All drivers use this program: https://github.com/kubernetes-csi/external-attacher"},
 	}
 }
 
@@ -78,11 +78,11 @@ func outside() []Behaviour {
 		{Name: "An autoscaler reads sizes, marks machines and writes sizes, in single requests",
 			Doubles: []string{world + "autoscaler.go:act", world + "autoscaler_calls.go:decide"},
 			Tests:   []string{"test/e2e:TestAutoscalerScalesFromZeroAndBack"},
-			Why: "The double sends its requests in the order of the autoscaler's source, " +
+			Reason: "The double sends its requests in the order of the autoscaler's source, " +
 				"https://github.com/kubernetes/autoscaler."},
 		{Name: "The old system of a migrated fleet stops with its workload or its Lease, and deletes its own instances",
 			Doubles: []string{world + "legacy.go:mayAct", world + "legacy_cloud.go:Locate"},
-			Why: "None of these systems is available, only their definitions, in test/manifests/sources. Their " +
+			Reason: "None of these systems is available, only their definitions, in test/manifests/sources. Their " +
 				"source is public, for example https://github.com/gardener/machine-controller-manager. The " +
 				"end-to-end tests use a second, independent double of an old system."},
 	}
@@ -99,26 +99,26 @@ func clouds() []Behaviour {
 			Tests: conformance},
 		{Name: "The cloud in tests of reconcilers: stale reads, and steps that a test defines",
 			Doubles: []string{"test/fakecloud/read.go:read", "test/fakecloud/cloud.go:tick", "test/fakecloud/script.go:Step"},
-			Why: "The contract of drivers allows each of them: " +
+			Reason: "The contract of drivers allows each of them: " +
 				"https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html"},
 		{Name: "The cloud announces the removal of an instance, and removes it",
 			Doubles: []string{world + "interruption.go:reclaim"},
-			Why:     "OpenStack and libvirt do not do this. Documented for EC2: " + ec2 + "spot-instance-termination-notices.html"},
+			Reason:  "OpenStack and libvirt do not do this. Documented for EC2: " + ec2 + "spot-instance-termination-notices.html"},
 		{Name: "Stale reads, lists and tags, independent of each other, and lists with missing or repeated entries",
 			Doubles: []string{"simcloud/semantics.go:Semantics", world + "semantics.go:ReadsLate",
 				world + "semantics.go:ReadsFlicker", world + "semantics.go:TagsLate", world + "semantics.go:ListsLate",
 				world + "semantics.go:ListsShort", world + "semantics.go:ListsRepeat"},
-			Why: "OpenStack and libvirt read their database without a delay. Documented for EC2: " +
+			Reason: "OpenStack and libvirt read their database without a delay. Documented for EC2: " +
 				"https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html"},
 		{Name: "Deleted instances that are still visible, and states that revert",
 			Doubles: []string{world + "semantics.go:ReadsStale", world + "semantics.go:ListsReturn",
 				world + "semantics.go:StateGoesBack"},
-			Why: "Documented for EC2, which lists terminated instances for an hour: " + ec2 + "terminating-instances.html"},
+			Reason: "Documented for EC2, which lists terminated instances for an hour: " + ec2 + "terminating-instances.html"},
 		{Name: "Lost responses, and calls that take effect after they failed",
 			Doubles: []string{world + "semantics.go:AnswersLost", world + "semantics.go:DoneLate"},
 			Tests:   []string{openstack + "TestFleetSurvivesRestartOfRabbitMQ"}},
 		{Name: "Rate limits", Doubles: []string{world + "semantics.go:ThrottledOften"},
-			Why: "OpenStack as installed for the tests has no rate limits. Documented for Azure: " + throttling},
+			Reason: "OpenStack as installed for the tests has no rate limits. Documented for Azure: " + throttling},
 		{Name: "Instances that fail after the request was accepted",
 			Doubles: []string{world + "semantics.go:NoHost", world + "semantics.go:GivesUp",
 				world + "semantics_failures.go:giveUp"},
@@ -132,12 +132,12 @@ func clouds() []Behaviour {
 			Tests:   []string{openstack + "TestPartsOfKilledProviderAreDeleted"}},
 		{Name: "An exhausted quota, which is released with a delay", Doubles: []string{world + "semantics.go:QuotaFreesLate"},
 			Tests: []string{openstack + "TestFleetGrowsWhenQuotaIsRaised"},
-			Why: "OpenStack releases quota at once, other clouds with a delay: " +
+			Reason: "OpenStack releases quota at once, other clouds with a delay: " +
 				"https://learn.microsoft.com/azure/quotas/quotas-overview"},
 		{Name: "Credentials that are refused temporarily", Doubles: []string{world + "semantics.go:CredentialsExpire"},
 			Tests: []string{openstack + "TestFleetRecoversFromRevokedTokensAndCredentials"}},
 		{Name: "Different clocks", Doubles: []string{world + "semantics.go:ClockAhead", world + "semantics.go:ClockBehind"},
-			Why: "All clouds of the tests use the clock of the same machine."},
+			Reason: "All clouds of the tests use the clock of the same machine."},
 		{Name: "A stopped hypervisor, and machines whose process was killed",
 			Doubles: []string{"simcloud/cloud/operations.go:AddFault"},
 			Tests:   []string{libvirt + "TestKilledQEMUIsReportedAsStopped", libvirt + "TestMachinesSurviveRestartOfLibvirtd"}},

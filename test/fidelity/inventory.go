@@ -16,16 +16,16 @@ type Behaviour struct {
 	Doubles []string
 	// Tests contains the tests that compare the double with the real program, as folder and name: "test/x:TestThis".
 	Tests []string
-	// Why contains the reason why no test compares the double with the real program: the program that is not
-	// available, and the documentation that describes its behavior. If Tests is not empty, Why may contain the limits
+	// Reason contains the reason why no test compares the double with the real program: the program that is not
+	// available, and the documentation that describes its behavior. If Tests is not empty, Reason may contain the limits
 	// of these tests.
-	Why string
+	Reason string
 }
 
 // Gap is a behavior of a real program that the test doubles do not have.
-type Gap struct{ Name, Why string }
+type Gap struct{ Name, Reason string }
 
-// All returns all behaviors.
-func All() []Behaviour {
+// Behaviours returns all behaviors.
+func Behaviours() []Behaviour {
 	return slices.Concat(apiServer(), controllers(), nodes(), outside(), clouds())
 }

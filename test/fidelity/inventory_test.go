@@ -18,12 +18,12 @@ const root = "../.."
 // Each entry must name existing declarations, and either existing tests or a reason for their absence.
 func TestEntriesNameExistingCode(t *testing.T) {
 	names := map[string]bool{}
-	for _, b := range All() {
+	for _, b := range Behaviours() {
 		if names[b.Name] || b.Name == "" {
 			t.Errorf("%q: the name of an entry is empty or not unique", b.Name)
 		}
 		names[b.Name] = true
-		if len(b.Doubles) == 0 || len(b.Tests) == 0 && b.Why == "" {
+		if len(b.Doubles) == 0 || len(b.Tests) == 0 && b.Reason == "" {
 			t.Errorf("%s: the entry names no double, or neither a test nor a reason", b.Name)
 		}
 		for _, double := range b.Doubles {
@@ -40,14 +40,14 @@ func TestEntriesNameExistingCode(t *testing.T) {
 		}
 	}
 	for _, g := range Gaps() {
-		if g.Name == "" || g.Why == "" {
+		if g.Name == "" || g.Reason == "" {
 			t.Errorf("gap %+v: the name or the reason is missing", g)
 		}
 	}
 }
 
-// exempt contains the files of doubles that need no entry, because they implement no behavior.
-var exempt = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
+// exemptFiles contains the files of doubles that need no entry, because they implement no behavior.
+var exemptFiles = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go", "test/apiserver/front.go",
 	"test/apiserver/front_client.go", "test/apiserver/front_discovery.go", "test/apiserver/front_requests.go",
 	"test/apiserver/front_watch.go", "simcloud/host/connection.go",
 	"simcloud/host/doc.go", "simcloud/host/fleet.go", "simcloud/host/podpatch.go", "simcloud/host/spec.go"}
@@ -56,7 +56,7 @@ var exempt = []string{"test/apiserver/kinds.go", "test/apiserver/subresource.go"
 // real program.
 func TestFilesAndTestsHaveEntries(t *testing.T) {
 	var listed, compared []string
-	for _, b := range All() {
+	for _, b := range Behaviours() {
 		for _, double := range b.Doubles {
 			file, _, _ := strings.Cut(double, ":")
 			listed = append(listed, file)
@@ -66,7 +66,7 @@ func TestFilesAndTestsHaveEntries(t *testing.T) {
 	for _, folder := range []string{"test/apiserver", "test/apiserver/crd", "test/controllermanager", "test/fakecloud",
 		"simcloud/host"} {
 		for _, file := range files(t, folder) {
-			if !strings.HasSuffix(file, "_test.go") && !slices.Contains(listed, file) && !slices.Contains(exempt, file) {
+			if !strings.HasSuffix(file, "_test.go") && !slices.Contains(listed, file) && !slices.Contains(exemptFiles, file) {
 				t.Errorf("%s: no entry names it", file)
 			}
 		}
@@ -84,7 +84,7 @@ func TestFilesAndTestsHaveEntries(t *testing.T) {
 // Each consistency option of the simulated cloud must correspond to a real cloud.
 func TestCloudSemanticsHaveEntries(t *testing.T) {
 	var listed []string
-	for _, b := range All() {
+	for _, b := range Behaviours() {
 		listed = append(listed, b.Doubles...)
 	}
 	for _, s := range simulation.AllSemantics() {

@@ -33,7 +33,7 @@ func apiServer() []Behaviour {
 		{Name: "Server-side apply: owners of single labels and annotations, and conflicts between them",
 			Doubles: []string{store + "apply.go:Apply", store + "managed.go:managedFields"},
 			Tests:   []string{traces},
-			Why:     "The double records no owners of other fields, and merges these fields without conflicts."},
+			Reason:  "The double records no owners of other fields, and merges these fields without conflicts."},
 		{Name: "Deletion: finalizers, repeated deletion, preconditions, propagation policies",
 			Doubles: []string{store + "delete.go:delete", store + "delete.go:collectorFinalizers"},
 			Tests:   []string{traces}},
@@ -54,7 +54,7 @@ func apiServer() []Behaviour {
 			Tests:   []string{"test/apiserver/fidelity:TestWatchesMatchRealServer"}},
 		{Name: "A lost watch: an informer lists again, merges changes, and detects deletions by missing objects",
 			Doubles: []string{"test/simulation/relist.go:relist", "test/simulation/cache.go:fill"},
-			Why: "This is the behaviour of the reflector of client-go with any server, and client-go documents it: " +
+			Reason: "This is the behaviour of the reflector of client-go with any server, and client-go documents it: " +
 				"https://pkg.go.dev/k8s.io/client-go/tools/cache#DeletedFinalStateUnknown. The end-to-end tests of outages " +
 				"interrupt real watches."},
 		{Name: "A namespace that is being deleted refuses new objects, and allows all other requests",
@@ -65,7 +65,7 @@ func apiServer() []Behaviour {
 			Tests:   []string{"test/apiserver/fidelity:TestDefinitionDeletion"}},
 		{Name: "Admission policies with expressions over the request",
 			Doubles: []string{store + "policy.go:admit"}, Tests: []string{policies},
-			Why: "The test with the real server covers only the policies of Machinist, one at a time. If two policies refuse a " +
+			Reason: "The test with the real server covers only the policies of Machinist, one at a time. If two policies refuse a " +
 				"request, the message may come from either."},
 	}
 }
@@ -84,7 +84,7 @@ func controllers() []Behaviour {
 		{Name: "A silent node: its conditions become Unknown and its pods not ready, until it returns",
 			Doubles: []string{manager + "nodes.go:withUnknownConditions", manager + "nodes.go:nodeChoices"},
 			Tests:   []string{scenarios + "TestSilentNode", scenarios + "TestNodeWithoutStatus"},
-			Why:     "If all nodes of a zone are silent, the double evicts pods, but the real controller does not."},
+			Reason:  "If all nodes of a zone are silent, the double evicts pods, but the real controller does not."},
 		{Name: "Taints for conditions and cordons, with one loop for each effect",
 			Doubles: []string{manager + "nodes.go:noSchedule", manager + "nodes.go:noExecute"},
 			Tests: []string{scenarios + "TestTaintsFollowConditions", scenarios + "TestNotReadyNode",
@@ -97,7 +97,7 @@ func controllers() []Behaviour {
 			Tests:   []string{scenarios + "TestOutOfServiceNode", scenarios + "TestReadyOutOfServiceNode"}},
 		{Name: "Pods of a deleted node fail and are removed",
 			Doubles: []string{manager + "pods.go:collect"}, Tests: []string{scenarios + "TestPodsOfDeletedNode"},
-			Why: "The real collector waits at least 40 seconds, so the test is a part of make e2e."},
+			Reason: "The real collector waits at least 40 seconds, so the test is a part of make e2e."},
 		{Name: "A ReplicaSet replaces a pod when its deletion begins, and a StatefulSet in order and after its removal",
 			Doubles: []string{manager + "workloads.go:Missing", manager + "workloads.go:nextInOrder",
 				world + "pods.go:podsToCreate"},
@@ -122,6 +122,6 @@ func controllers() []Behaviour {
 				scenarios + "TestVolumesOfDeletedNode"}},
 		{Name: "Volumes are detached by force after six minutes if a node is deleted or not ready",
 			Doubles: []string{manager + "volumes.go:volumesDue"}, Tests: []string{scenarios + "TestVolumesAreDetachedByForce"},
-			Why: "No flag shortens the six minutes, so the test is a part of make e2e FULL=1."},
+			Reason: "No flag shortens the six minutes, so the test is a part of make e2e FULL=1."},
 	}
 }

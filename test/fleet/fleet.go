@@ -187,9 +187,9 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 	return list.Items
 }
 
-// Running waits until the fleet has the requested number of machines. All machines must be in the phase Running and
+// WaitRunning waits until the fleet has the requested number of machines. All machines must be in the phase Running and
 // have the given class.
-func (f *Fleet) Running(class string) []v1beta1.Machine {
+func (f *Fleet) WaitRunning(class string) []v1beta1.Machine {
 	f.Helper()
 	return f.RunningAre(Machines, class)
 }
@@ -206,11 +206,11 @@ func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	})
 }
 
-// Gone waits until all machines have been deleted, and checks that no Nodes, instances and parts of instances remain.
-func (f *Fleet) Gone() {
+// WaitGone waits until all machines have been deleted, and checks that no Nodes, instances and parts of instances remain.
+func (f *Fleet) WaitGone() {
 	f.Helper()
 	f.Await("no machine", func(all []v1beta1.Machine) bool { return len(all) == 0 })
-	remaining, _, err := f.CloudLeft(f.Context())
+	remaining, _, err := f.CountCloudResources(f.Context())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -48,8 +48,8 @@ func Start(t *testing.T, folder, command string, environment ...string) *Program
 	return p
 }
 
-// Until waits for a line with the given text in the output of the command, and returns the output up to this line.
-func (p *Program) Until(text string, patience time.Duration) string {
+// WaitFor waits for a line with the given text in the output of the command, and returns the output up to this line.
+func (p *Program) WaitFor(text string, patience time.Duration) string {
 	p.t.Helper()
 	deadline := time.After(patience)
 	for {

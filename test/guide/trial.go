@@ -52,7 +52,7 @@ func (g Trial) Run(t *testing.T) (output string, terminal *Terminal) {
 			t.Logf("the demo printed:\n%s", demo.Output())
 		}
 	})
-	demo.Until(demoIsReady, g.Patience)
+	demo.WaitFor(demoIsReady, g.Patience)
 	terminal = NewTerminal(t, root)
 	terminal.Patience = g.Patience
 	installs := false

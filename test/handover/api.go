@@ -19,8 +19,8 @@ type api struct {
 	leases   map[string]*coordinationv1.Lease
 	everHeld map[string]bool
 	revision int
-	// late is the list of writes that the API server executes only after their sender has timed out.
-	late []lateWrite
+	// lateWrites is the list of writes that the API server executes only after their sender has timed out.
+	lateWrites []lateWrite
 }
 
 type lateWrite struct {
@@ -45,7 +45,7 @@ func (a *api) write(l *coordinationv1.Lease, create bool) (*coordinationv1.Lease
 	return stored.DeepCopy(), nil
 }
 
-// first implements fence.Lease.First.
+// first implements fence.Lease.IsFirst.
 func (a *api) first(name string) bool {
 	first := !a.everHeld[name]
 	a.everHeld[name] = true
@@ -54,14 +54,14 @@ func (a *api) first(name string) bool {
 
 func (a *api) executeLateWrites(now time.Time) {
 	var pending []lateWrite
-	for _, w := range a.late {
+	for _, w := range a.lateWrites {
 		if w.at.After(now) {
 			pending = append(pending, w)
 			continue
 		}
 		_ = w.apply() // The sender no longer waits for the result.
 	}
-	a.late = pending
+	a.lateWrites = pending
 }
 
 type connection struct {
@@ -106,7 +106,7 @@ func (c connection) send(l *coordinationv1.Lease, create bool) (*coordinationv1.
 	l = l.DeepCopy()
 	if w.oneIn(150) {
 		// The write takes longer than the timeout of its sender.
-		w.api.late = append(w.api.late, lateWrite{w.now.Add(w.randomUpTo(40 * time.Second)), func() error {
+		w.api.lateWrites = append(w.api.lateWrites, lateWrite{w.now.Add(w.randomUpTo(40 * time.Second)), func() error {
 			_, err := w.api.write(l, create)
 			return err
 		}})

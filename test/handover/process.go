@@ -51,12 +51,12 @@ func newProcess(w *World, s *slot) *process {
 	p.fence = fence.New(renewDeadline, worldClock{world: w})
 	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: connection{process: p}, Namespace: "system", Name: name, Holder: holder,
-			Duration: leaseDuration, First: func(context.Context) (bool, error) { return w.api.first(name), nil }}
+			Duration: leaseDuration, IsFirst: func(context.Context) (bool, error) { return w.api.first(name), nil }}
 	}
 	const base = "manager"
 	own := lease(s.shard.LeaseName(base), p.name)
 	p.lock = p.fence.Guard(own)
-	if !s.shard.All() {
+	if !s.shard.IsUndivided() {
 		p.lock = p.fence.Guard(fence.NewJoint(own, lease(base, s.shard.Group())))
 	}
 	return p
@@ -88,7 +88,7 @@ func (p *process) step() {
 		return
 	}
 	select {
-	case <-p.fence.Lost():
+	case <-p.fence.LeaseLost():
 		w.end(p, "its Lease is lost")
 	default:
 	}

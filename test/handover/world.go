@@ -156,7 +156,7 @@ func (w *World) next() (at time.Time, do func()) {
 			at, do = t, f
 		}
 	}
-	for _, l := range w.api.late {
+	for _, l := range w.api.lateWrites {
 		consider(l.at, func() { w.api.executeLateWrites(w.now) })
 	}
 	for _, s := range w.slots {

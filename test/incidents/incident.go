@@ -12,10 +12,10 @@ type Incident struct {
 	Reference string
 	Title     string
 	Theme     Theme
-	// Happened contains the incident as users reported it, in one paragraph.
-	Happened string
-	// Here contains the behavior of Machinist in the same situation, in one paragraph.
-	Here string
+	// Report contains the incident as users reported it, in one paragraph.
+	Report string
+	// Behavior contains the behavior of Machinist in the same situation, in one paragraph.
+	Behavior string
 	// Proofs are the tests and scenarios that reproduce the cause. The tests and scenarios fail if Machinist does not
 	// behave as described in Here.
 	Proofs []Proof
@@ -56,8 +56,8 @@ func Themes() []Theme {
 		Webhooks, Certificates, Quota, Nodes, Rollouts, Upgrades, BadInput}
 }
 
-// All returns all incidents. The incidents of each project are adjacent.
-func All() []Incident {
+// Incidents returns all incidents. The incidents of each project are adjacent.
+func Incidents() []Incident {
 	return slices.Concat(gardener(), kubermatic(), karpenter(), clusterAPI(), openshift())
 }
 

@@ -18,7 +18,7 @@ var reference = regexp.MustCompile(`^(gardener/machine-controller-manager(-provi
 	`kubernetes-sigs/cluster-api(-provider-[a-z]+)?|openshift/[a-z-]+)#[1-9][0-9]*$`)
 
 func TestIncidentsAreDescribed(t *testing.T) {
-	all := All()
+	all := Incidents()
 	if len(all) < minIncidents {
 		t.Errorf("got %d incidents, want at least %d", len(all), minIncidents)
 	}
@@ -40,7 +40,7 @@ func TestIncidentsAreDescribed(t *testing.T) {
 		for what, text := range map[string]struct {
 			text        string
 			least, most int
-		}{"title": {i.Title, 25, 90}, "happened": {i.Happened, 150, 900}, "here": {i.Here, 80, 600}} {
+		}{"title": {i.Title, 25, 90}, "happened": {i.Report, 150, 900}, "here": {i.Behavior, 80, 600}} {
 			if n := len(text.text); n < text.least || n > text.most || strings.TrimSpace(text.text) != text.text ||
 				strings.ContainsAny(text.text, "\n|<>") {
 				t.Errorf("%s: %s has %d bytes, want one line of %d to %d bytes without |, <, > and outer spaces: %s",
@@ -59,7 +59,7 @@ func TestTrackersHaveEnoughIncidents(t *testing.T) {
 	for prefix, least := range map[string]int{"gardener/": 15, "kubermatic/": 10, "aws/karpenter": 5,
 		"kubernetes-sigs/karpenter": 5} {
 		n := 0
-		for _, i := range All() {
+		for _, i := range Incidents() {
 			if strings.HasPrefix(i.Reference, prefix) {
 				n++
 			}
@@ -71,7 +71,7 @@ func TestTrackersHaveEnoughIncidents(t *testing.T) {
 }
 
 func TestProofsExist(t *testing.T) {
-	all := All()
+	all := Incidents()
 	if _, err := Files(filepath.Join("..", ".."), all); err != nil {
 		t.Error(err)
 	}
@@ -90,7 +90,7 @@ func TestProofsExist(t *testing.T) {
 
 func TestScenariosForIncidentsAreUsed(t *testing.T) {
 	named := map[string]bool{}
-	for _, i := range All() {
+	for _, i := range Incidents() {
 		for _, p := range i.Proofs {
 			named[p.Scenario] = true
 		}

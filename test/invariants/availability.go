@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Available reports whether a machine has been Ready for minReadySeconds and is not being deleted.
-func Available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
+// IsAvailable reports whether a machine has been Ready for minReadySeconds and is not being deleted.
+func IsAvailable(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	return m.DeletionTimestamp.IsZero() && ready != nil && ready.Status == metav1.ConditionTrue &&
 		!now.Before(ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second))

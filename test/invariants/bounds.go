@@ -19,8 +19,8 @@ import (
 
 // Bounds contains the numbers of machines that one version of a set or a deployment allows or requires.
 type Bounds struct {
-	// Most is the maximum number of live machines, and Least is the minimum number of available machines.
-	Most, Least int
+	// MaxLive is the maximum number of live machines, and MinAvailable is the minimum number of available machines.
+	MaxLive, MinAvailable int
 	// Replicas is spec.replicas.
 	Replicas int
 	// MinReadySeconds is how long a machine must have been Ready before it is available.
@@ -100,19 +100,19 @@ func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 	}
 }
 
-// Last returns the bounds of the last version.
-func (o *Owner) Last() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
+// LastBounds returns the bounds of the last version.
+func (o *Owner) LastBounds() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
 
-// Within returns the bounds for a controller that has seen all changes before the given position. The controller may
-// base its decision on the version at this position or on any later version. So Within returns the highest maximum and
+// BoundsSince returns the bounds for a controller that has seen all changes before the given position. The controller may
+// base its decision on the version at this position or on any later version. So BoundsSince returns the highest maximum and
 // the lowest minimum of these versions.
-func (o *Owner) Within(since int64) (most, least int) {
+func (o *Owner) BoundsSince(since int64) (most, least int) {
 	least = math.MaxInt
 	for i, v := range o.Versions {
 		if i+1 < len(o.Versions) && o.Versions[i+1].Position <= since {
 			continue
 		}
-		most, least = max(most, v.Most), min(least, v.Least)
+		most, least = max(most, v.MaxLive), min(least, v.MinAvailable)
 	}
 	return most, least
 }

@@ -25,8 +25,8 @@ func TestDeploymentBoundsFollowStrategy(t *testing.T) {
 	} {
 		d, n := &v1beta1.MachineDeployment{}, int32(10)
 		d.Spec.Replicas, d.Spec.Strategy = &n, test.strategy
-		if got := BoundsOfDeployment(d); got.Most != test.most || got.Least != test.least {
-			t.Errorf("%s: got at most %d and at least %d, want %d and %d", name, got.Most, got.Least, test.most, test.least)
+		if got := BoundsOfDeployment(d); got.MaxLive != test.most || got.MinAvailable != test.least {
+			t.Errorf("%s: got at most %d and at least %d, want %d and %d", name, got.MaxLive, got.MinAvailable, test.most, test.least)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func TestVersionCountsUntilNextVersionWasSeen(t *testing.T) {
 		o.Note(int64(position), s, BoundsOfSet(s))
 	}
 	for since, want := range [][2]int{{5, 1}, {5, 1}, {5, 1}, {1, 1}} {
-		most, least := o.Within(int64(since))
+		most, least := o.BoundsSince(int64(since))
 		if most != want[0] || least != want[1] {
 			t.Errorf("since %d: got at most %d and at least %d, want %v", since, most, least, want)
 		}

@@ -26,19 +26,19 @@ type Link struct {
 type Cut int
 
 const (
-	// Whole means that the link is not interrupted.
-	Whole Cut = iota
-	// Refused means that the link closes all connections and accepts no new connections.
-	Refused
-	// Swallowed means that the link drops all data, and the end of connections, without an error. Connections stay
+	// CutNone means that the link is not interrupted.
+	CutNone Cut = iota
+	// CutRefuse means that the link closes all connections and accepts no new connections.
+	CutRefuse
+	// CutDrop means that the link drops all data, and the end of connections, without an error. Connections stay
 	// open, and the link accepts new connections. Connections that lost data are closed when the link becomes Whole.
-	Swallowed
+	CutDrop
 )
 
 type connection struct {
 	from, to net.Conn // nil until a server has accepted the connection
-	// lossy means that the link dropped data or the end of the connection.
-	lossy bool
+	// hasLostData means that the link dropped data or the end of the connection.
+	hasLostData bool
 }
 
 // Listen creates a link on loopback to the servers. Add adds more servers.
@@ -80,16 +80,16 @@ func (l *Link) Connections(server string) (forwarded, failed int) {
 	return l.forwarded[server], l.failed
 }
 
-// Become changes how the link is interrupted.
-func (l *Link) Become(cut Cut) {
+// SetCut changes how the link is interrupted.
+func (l *Link) SetCut(cut Cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cut = cut
-	if cut == Swallowed {
+	if cut == CutDrop {
 		return
 	}
 	for c := range l.open {
-		if cut == Refused || c.lossy || c.to == nil {
+		if cut == CutRefuse || c.hasLostData || c.to == nil {
 			c.close()
 		}
 	}
@@ -97,7 +97,7 @@ func (l *Link) Become(cut Cut) {
 
 // Close ends the link and all its connections.
 func (l *Link) Close() error {
-	l.Become(Refused)
+	l.SetCut(CutRefuse)
 	return l.listener.Close()
 }
 
@@ -126,9 +126,9 @@ func (l *Link) serve(c *connection) {
 	cut := l.add(c)
 	defer l.remove(c)
 	switch cut {
-	case Refused:
+	case CutRefuse:
 		return
-	case Swallowed:
+	case CutDrop:
 		_, _ = io.Copy(io.Discard, c.from) // until Become or the client closes the connection
 		return
 	}
@@ -168,7 +168,7 @@ func (l *Link) remove(c *connection) {
 func (l *Link) setServer(c *connection, to net.Conn, server string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cut == Refused {
+	if l.cut == CutRefuse {
 		return false
 	}
 	c.to = to
@@ -204,6 +204,6 @@ func (l *Link) forward(c *connection, into, from net.Conn) {
 func (l *Link) drops(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.lossy = c.lossy || l.cut == Swallowed
-	return c.lossy
+	c.hasLostData = c.hasLostData || l.cut == CutDrop
+	return c.hasLostData
 }

@@ -91,14 +91,14 @@ func TestRefusedLinkClosesConnectionsAndAcceptsNone(t *testing.T) {
 	if _, err := before.ask("one", patience); err != nil {
 		t.Fatal(err)
 	}
-	l.Become(Refused)
+	l.SetCut(CutRefuse)
 	if got, err := before.ask("two", patience); err == nil {
 		t.Errorf("the old connection still works: got %q", got)
 	}
 	if got, err := connect(t, l).ask("three", patience); err == nil {
 		t.Errorf("a new connection works: got %q", got)
 	}
-	l.Become(Whole)
+	l.SetCut(CutNone)
 	if got, err := connect(t, l).ask("four", patience); got != "four\n" || err != nil {
 		t.Errorf("after the interruption: got %q and %v, want four", got, err)
 	}
@@ -112,7 +112,7 @@ func TestSwallowedLinkDropsDataWithoutError(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.Become(Swallowed)
+	l.SetCut(CutDrop)
 	added := connect(t, l)
 	for name, c := range map[string]client{"old": used, "new": added} {
 		got, err := c.ask("two", 200*time.Millisecond)
@@ -120,7 +120,7 @@ func TestSwallowedLinkDropsDataWithoutError(t *testing.T) {
 			t.Errorf("the %s connection: got %q and %v, want a timeout", name, got, err)
 		}
 	}
-	l.Become(Whole)
+	l.SetCut(CutNone)
 	for name, c := range map[string]client{"old": used, "new": added} {
 		if got, err := c.ask("three", patience); err == nil {
 			t.Errorf("the %s connection still works although it lost data: got %q", name, got)

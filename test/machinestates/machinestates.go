@@ -127,16 +127,16 @@ func Parse(text string) (States, error) {
 var (
 	//go:embed states.txt
 	recorded string
-	// unsimulated contains the states that the simulation cannot reach, with the reasons.
+	// unsimulatedStates contains the states that the simulation cannot reach, with the reasons.
 	//go:embed unsimulated.txt
-	unsimulated string
+	unsimulatedStates string
 )
 
-// Recorded returns the machine states that the simulation reaches, and the machine states that the simulation cannot
+// RecordedStates returns the machine states that the simulation reaches, and the machine states that the simulation cannot
 // reach.
-var Recorded = sync.OnceValue(func() States {
+var RecordedStates = sync.OnceValue(func() States {
 	all := States{}
-	for _, text := range []string{recorded, unsimulated} {
+	for _, text := range []string{recorded, unsimulatedStates} {
 		s, err := Parse(text)
 		if err != nil {
 			panic(err)
@@ -148,7 +148,7 @@ var Recorded = sync.OnceValue(func() States {
 
 // Must returns the Machine. If Machinist never stores a Machine in this state, Must panics.
 func Must(m *v1beta1.Machine) *v1beta1.Machine {
-	if err := Recorded().Check(m); err != nil {
+	if err := RecordedStates().Check(m); err != nil {
 		panic(fmt.Sprintf("machine %s: %v (to record the stored states, run go run ./test/simulate states)", m.Name, err))
 	}
 	return m
@@ -164,8 +164,8 @@ func (s States) Merge(other States) {
 	}
 }
 
-// Beyond returns the heads and conditions that are in other, but not in s.
-func (s States) Beyond(other States) (missing []string) {
+// Missing returns the heads and conditions that are in other, but not in s.
+func (s States) Missing(other States) (missing []string) {
 	for _, head := range slices.Sorted(maps.Keys(other)) {
 		if s[head] == nil {
 			missing = append(missing, head)

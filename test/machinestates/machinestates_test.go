@@ -22,7 +22,7 @@ func TestTableRejectsUnknownStates(t *testing.T) {
 	if err != nil || parsed.String() != written.String() {
 		t.Fatalf("parse %q: got %q and error %v", written, parsed, err)
 	}
-	if missing := parsed.Beyond(written); len(missing) > 0 {
+	if missing := parsed.Missing(written); len(missing) > 0 {
 		t.Errorf("%q lacks %q", parsed, missing)
 	}
 	for name, test := range map[string]struct {

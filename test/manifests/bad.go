@@ -23,49 +23,49 @@ const (
 	ByProvider Guard = "webhook of the provider"
 )
 
-// Bad is an object with a mistake. The API server must refuse this object under strict field validation, the default of
+// InvalidObject is an object with a mistake. The API server must refuse this object under strict field validation, the default of
 // kubectl.
-type Bad struct {
+type InvalidObject struct {
 	// Name consists of the kind and a description of the mistake. Names are unique in the table.
 	Name string
 	// Sample is the correct object. Changes contains the changes that add the mistake.
 	Sample  string
 	Changes Changes
-	// For an update, Was contains the changes from the sample to the existing object. They may be empty. Was is nil if
+	// For an update, ChangesBefore contains the changes from the sample to the existing object. They may be empty. ChangesBefore is nil if
 	// the mistake is in a new object.
-	Was Changes
+	ChangesBefore Changes
 	// Reports contains the texts that the rejection must contain, in particular the name of the field.
 	Reports []string
 	By      Guard
 }
 
 // Object returns the sample with the mistake in it.
-func (b Bad) Object(namespace string) (*unstructured.Unstructured, error) {
-	object, err := b.Former(namespace)
+func (b InvalidObject) Object(namespace string) (*unstructured.Unstructured, error) {
+	object, err := b.ValidObject(namespace)
 	if err != nil {
 		return nil, err
 	}
 	return object, b.Changes.Apply(object)
 }
 
-// Former returns the valid object that exists before an update adds the mistake.
-func (b Bad) Former(namespace string) (*unstructured.Unstructured, error) {
+// ValidObject returns the valid object that exists before an update adds the mistake.
+func (b InvalidObject) ValidObject(namespace string) (*unstructured.Unstructured, error) {
 	object, err := Parse(namespace, b.Sample)
 	if err != nil {
 		return nil, err
 	}
-	return object, b.Was.Apply(object)
+	return object, b.ChangesBefore.Apply(object)
 }
 
-// All returns the table of invalid objects, sorted by name.
-func All() []Bad {
+// InvalidObjects returns the table of invalid objects, sorted by name.
+func InvalidObjects() []InvalidObject {
 	all := slices.Concat(names(), machines(), inline(), durations(), nodes(), classes(), deployments(), times(),
 		healthChecks(), budgets(), updates(), providers())
 	for kind, sample := range fleets {
 		all = append(all, fleet(kind, sample)...)
 	}
 	all = append(all, wrongTypes()...)
-	slices.SortFunc(all, func(a, b Bad) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b InvalidObject) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -77,10 +77,10 @@ type entry struct {
 	reports []string
 }
 
-func table(by Guard, kind, sample string, entries ...entry) []Bad {
-	all := make([]Bad, len(entries))
+func table(by Guard, kind, sample string, entries ...entry) []InvalidObject {
+	all := make([]InvalidObject, len(entries))
 	for i, e := range entries {
-		all[i] = Bad{Name: kind + " " + e.what, Sample: sample, Changes: e.changes, Reports: e.reports, By: by}
+		all[i] = InvalidObject{Name: kind + " " + e.what, Sample: sample, Changes: e.changes, Reports: e.reports, By: by}
 	}
 	return all
 }

@@ -1,6 +1,6 @@
 package manifests
 
-func budgets() []Bad {
+func budgets() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	window := func(schedule, zone string, duration any) Changes {
 		return spec("windows", []any{map[string]any{"schedule": schedule, "timeZone": zone, "duration": duration}})

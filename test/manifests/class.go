@@ -1,6 +1,6 @@
 package manifests
 
-func classes() []Bad {
+func classes() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	memory := func(value any) Changes {
 		return Changes{"spec/capacity/resources": map[string]any{"memory": value}}

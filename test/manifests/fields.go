@@ -10,17 +10,17 @@ import (
 	rendered "machinist.dev/machinist/internal/install/manifests"
 )
 
-func wrongTypes() []Bad {
+func wrongTypes() []InvalidObject {
 	samples := map[string]string{
 		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment,
 		"MachineHealthCheck": HealthCheck, "MachineDisruptionBudget": Budget, "Provider": Provider, "Migration": Migration,
 	}
-	var all []Bad
+	var all []InvalidObject
 	for _, crd := range rendered.CRDs() {
 		kind := crd.Spec.Names.Kind
 		eachField("spec", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"], func(path string, value any) {
 			field := strings.ReplaceAll(path, "/", ".")
-			all = append(all, Bad{
+			all = append(all, InvalidObject{
 				Name: kind + " with another type of " + field, Sample: samples[kind], Changes: Changes{path: value},
 				Reports: reports(field), By: BySchema,
 			})

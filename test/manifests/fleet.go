@@ -6,7 +6,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-func fleet(kind, sample string) []Bad {
+func fleet(kind, sample string) []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	const replicas, template = "spec.replicas", "spec.template"
 	all := table(BySchema, kind, sample,
@@ -45,10 +45,10 @@ func fleet(kind, sample string) []Bad {
 	)
 	all = append(all, selectors(kind, sample)...)
 	all = append(all, annotations(kind, sample)...)
-	return append(all, reserved(kind, sample, "spec/template/spec")...)
+	return append(all, reservedKeys(kind, sample, "spec/template/spec")...)
 }
 
-func selectors(kind, sample string) []Bad {
+func selectors(kind, sample string) []InvalidObject {
 	selector := func(value any) Changes { return Changes{"spec/selector": value} }
 	expression := func(key, operator string, values ...string) Changes {
 		e := map[string]any{"key": key, "operator": operator}
@@ -94,7 +94,7 @@ func selectors(kind, sample string) []Bad {
 
 // annotations returns objects whose annotations for other programs are invalid. It also returns objects with
 // annotations and labels that a template must not have.
-func annotations(kind, sample string) []Bad {
+func annotations(kind, sample string) []InvalidObject {
 	const group = "metadata/annotations/machinist.dev~1"
 	const minSize, maxSize = group + "cluster-api-autoscaler-node-group-min-size", group +
 		"cluster-api-autoscaler-node-group-max-size"
@@ -159,7 +159,7 @@ func annotations(kind, sample string) []Bad {
 	return all
 }
 
-func deployments() []Bad {
+func deployments() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	rolling := func(surge, unavailable any) Changes {
 		return Changes{"spec/strategy/rollingUpdate/maxSurge": surge,
@@ -199,7 +199,7 @@ func deployments() []Bad {
 	)
 }
 
-func times() []Bad {
+func times() []InvalidObject {
 	after := func(value any) Changes { return Changes{"spec/rolloutAfter": value} }
 	at := reports("spec.rolloutAfter")
 	return table(BySchema, "MachineDeployment", Deployment,

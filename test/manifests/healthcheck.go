@@ -1,6 +1,6 @@
 package manifests
 
-func healthChecks() []Bad {
+func healthChecks() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	condition := func(name, status string, timeout any) Changes {
 		return spec("unhealthyNodeConditions", []any{map[string]any{"type": name, "status": status, "timeout": timeout}})

@@ -10,9 +10,9 @@ func name(value string) Changes { return Changes{"metadata/name": value} }
 
 func a(n int) string { return strings.Repeat("a", n) }
 
-func names() []Bad {
+func names() []InvalidObject {
 	const field = "metadata.name"
-	var all []Bad
+	var all []InvalidObject
 	for _, kind := range []struct {
 		kind, sample, most string
 		tooLong            int
@@ -37,7 +37,7 @@ func names() []Bad {
 	return all
 }
 
-func machines() []Bad {
+func machines() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	annotation := func(name, value string) Changes {
 		return Changes{"metadata/annotations/machinist.dev~1" + name: value}
@@ -85,7 +85,7 @@ func machines() []Bad {
 		entry{"with a provider label that is not a DNS label", providerLabel("Sim"), reports(label, "Sim")},
 		entry{"with an empty provider label", providerLabel(""), reports(label)},
 	)...)
-	all = append(all, reserved("Machine", Machine, "spec")...)
+	all = append(all, reservedKeys("Machine", Machine, "spec")...)
 	return append(all, table(ByManager, "Machine", Machine,
 		entry{"with a providerID although its class does not allow adoption", spec("providerID", "sim://sim-1/nobody"),
 			reports(providerID, "adoption")},
@@ -106,7 +106,7 @@ func many(n int, one func(int) any) []any {
 	return all
 }
 
-func inline() []Bad {
+func inline() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	all := table(BySchema, "inline Machine", InlineMachine,
 		entry{"with a class", spec("classRef", Ref("small")), reports("spec", "exactly one of classRef and provider")},
@@ -164,9 +164,9 @@ func simMachine(changes map[string]any) map[string]any {
 
 // providerSpecs returns objects with a providerSpec that the simulated cloud's driver refuses. at is the path of the
 // part of the sample that contains the providerSpec.
-func providerSpecs(kind, sample string, base Changes, at string) []Bad {
+func providerSpecs(kind, sample string, base Changes, at string) []InvalidObject {
 	field := strings.ReplaceAll(at, "/", ".") + ".providerSpec"
-	var all []Bad
+	var all []InvalidObject
 	for _, spec := range []struct {
 		what  string
 		value any
@@ -190,12 +190,12 @@ func providerSpecs(kind, sample string, base Changes, at string) []Bad {
 			changes[path] = value
 		}
 		changes[at+"/providerSpec"] = spec.value
-		all = append(all, Bad{
+		all = append(all, InvalidObject{
 			Name: kind + " with a providerSpec " + spec.what, Sample: sample, Changes: changes,
 			Reports: reports(field + spec.field), By: ByProvider,
 		})
 	}
-	return append(all, Bad{
+	return append(all, InvalidObject{
 		Name: kind + " with a providerSpec that is a string", Sample: sample, By: BySchema, Reports: reports(field),
 		Changes: merged(base, Changes{at + "/providerSpec": "size: small"}),
 	})
@@ -211,7 +211,7 @@ func merged(all ...Changes) Changes {
 	return sum
 }
 
-func durations() []Bad {
+func durations() []InvalidObject {
 	drain := func(value any) Changes { return Changes{"spec/timeouts/drain": value} }
 	const field = "spec.timeouts.drain"
 	return table(BySchema, "Machine", Machine,
@@ -234,7 +234,7 @@ func durations() []Bad {
 	)
 }
 
-func nodes() []Bad {
+func nodes() []InvalidObject {
 	node := func(field string, value any) Changes { return Changes{"spec/node/" + field: value} }
 	labels := func(key string, value any) Changes { return node("labels", map[string]any{key: value}) }
 	taints := func(list string, taints ...any) Changes { return node(list, taints) }
@@ -274,8 +274,8 @@ func nodes() []Bad {
 	)
 }
 
-// reserved returns objects that set Node keys that only Machinist may set. at is the path of the MachineSpec.
-func reserved(kind, sample, at string) []Bad {
+// reservedKeys returns objects that set Node keys that only Machinist may set. at is the path of the MachineSpec.
+func reservedKeys(kind, sample, at string) []InvalidObject {
 	field := strings.ReplaceAll(at, "/", ".") + ".node"
 	all := table(ByManager, kind, sample,
 		entry{"with a node label of Machinist",

@@ -1,6 +1,6 @@
 package manifests
 
-func providers() []Bad {
+func providers() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	args := func(values ...string) Changes { return spec("extraArgs", values) }
 	const kind, typeField, image = "Provider", "spec.type", "spec.image"
@@ -38,7 +38,7 @@ func providers() []Bad {
 		entry{"with type Auto and no target cluster", Changes{"spec/type": "Auto", "spec/target/none": true},
 			reports(typeField, "type must be set")},
 	)
-	changed := Bad{Name: kind + " whose type is changed", Sample: Provider, Was: Changes{},
+	changed := InvalidObject{Name: kind + " whose type is changed", Sample: Provider, ChangesBefore: Changes{},
 		Changes: spec("type", "azure"), Reports: reports(typeField, "immutable"), By: BySchema}
 	return append(all, changed)
 }

@@ -1,9 +1,9 @@
 package manifests
 
-func updates() []Bad {
+func updates() []InvalidObject {
 	const providerID = "sim://sim-1/vm-1"
 	userData := Changes{"spec/userDataRef": Ref("boot")}
-	var all []Bad
+	var all []InvalidObject
 	for _, u := range []struct {
 		what, sample string
 		was, changes Changes
@@ -39,7 +39,7 @@ func updates() []Bad {
 		{"Machine that loses its instance", InlineMachine, Changes{"spec/providerID": providerID},
 			Changes{"spec/providerID": nil}, "spec.providerID", BySchema},
 	} {
-		all = append(all, Bad{Name: u.what, Sample: u.sample, Was: u.was, Changes: u.changes,
+		all = append(all, InvalidObject{Name: u.what, Sample: u.sample, ChangesBefore: u.was, Changes: u.changes,
 			Reports: reports(u.field), By: u.by})
 	}
 	return all

@@ -76,7 +76,7 @@ func newFixture(t *testing.T, groups ...string) *fixture {
 		Cloud:     guarded.New(guarded.Options{Driver: sim, Fence: func() error { return nil }, Clock: clock.RealClock{}}),
 		ClusterID: func() string { return "cluster-1" },
 		Control:   x.migratorClient(),
-		Fresh:     func() (client.Client, error) { return x.migratorClient(), nil },
+		NewClient: func() (client.Client, error) { return x.migratorClient(), nil },
 		User:      func(context.Context) (string, error) { return migratorUser, nil },
 		Clock:     x.clock,
 

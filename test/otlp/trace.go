@@ -67,8 +67,8 @@ func attributesOf(all []*commonv1.KeyValue) map[string]string {
 // Trace contains the spans of one trace.
 type Trace []Span
 
-// Of returns the trace with the given ID, from the spans that have this ID.
-func Of(spans []Span, id string) (t Trace) {
+// FindTrace returns the trace with the given ID, from the spans that have this ID.
+func FindTrace(spans []Span, id string) (t Trace) {
 	for _, s := range spans {
 		if s.Trace == id {
 			t = append(t, s)
@@ -88,8 +88,8 @@ func (t Trace) Roots() (roots []Span) {
 	return roots
 }
 
-// Named returns the spans with the given name.
-func (t Trace) Named(name string) (found []Span) {
+// SpansNamed returns the spans with the given name.
+func (t Trace) SpansNamed(name string) (found []Span) {
 	for _, s := range t {
 		if s.Name == name {
 			found = append(found, s)
@@ -122,8 +122,8 @@ func (t Trace) Check() (problems []string) {
 	return problems
 }
 
-// Covered returns the fraction of the root's duration that the other spans cover, from 0 to 1.
-func (t Trace) Covered() float64 {
+// CoveredFraction returns the fraction of the root's duration that the other spans cover, from 0 to 1.
+func (t Trace) CoveredFraction() float64 {
 	roots := t.Roots()
 	if len(roots) != 1 || !roots[0].End.After(roots[0].Start) {
 		return 0

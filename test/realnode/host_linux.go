@@ -68,7 +68,7 @@ func (h *host) startRuntime(layouts []string) (await func(context.Context) error
 }
 
 func (h *host) newProcess(name, path string, args ...string) *child.Process {
-	return &child.Process{Name: name, Path: path, Args: args, Dir: h.dir, Ended: func(p *child.Process, err error) {
+	return &child.Process{Name: name, Path: path, Args: args, Dir: h.dir, OnExit: func(p *child.Process, err error) {
 		h.logf("%s ended unexpectedly: %v; %s", p.Name, err, p.LogTail())
 	}}
 }

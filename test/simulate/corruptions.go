@@ -14,7 +14,7 @@ func corruptions(scenarios []simulation.Scenario, s settings, states int,
 		return 0, fmt.Errorf("--only-fields is %q: %w", s.only, err)
 	}
 	sweep := simulation.Corruptions{Scenarios: scenarios, Budget: s.corruptions, States: states, Seed: s.seed,
-		Workers: s.workers, Only: only, Enough: enough}
+		Workers: s.workers, FieldPattern: only, StopEarly: enough}
 	sweep.Progress = func(done int) { fmt.Printf("corruptions: %d\n", done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
@@ -46,7 +46,7 @@ func replayCorruption(scenarios []simulation.Scenario, s settings) error {
 	}
 	outcome, err := p.Corrupt(s.seed, c, story)
 	fmt.Printf("%s: %s\n", c, outcome)
-	if outcome == simulation.Violated {
+	if outcome == simulation.OutcomeViolated {
 		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Corruption: &c,
 			Err: err})
 	}

@@ -15,23 +15,23 @@ import (
 const quickMutants = 8
 
 type hunt struct {
-	// match is a pattern for the names of bugs. Only every n-th matching bug is planted.
-	match   string
-	every   int
-	workers int
+	// namePattern is a pattern for the names of bugs. Only every n-th matching bug is planted.
+	namePattern string
+	every       int
+	workers     int
 	// If quick is set, the hunt tests only a sample of those bugs that many runs find.
-	quick bool
+	isQuick bool
 	// If kindCloud or exclusive is set, the hunt checks that only the matching feature of the simulation finds the bug.
 	kindCloud, exclusive bool
 	// baseline contains the number of runs without the new dimensions. These runs must not find an exclusive bug.
 	baseline baseline
-	// together plants all bugs in one program for the baseline. This is much faster, but one bug may hide another.
-	together bool
+	// oneProgram plants all bugs in one program for the baseline. This is much faster, but one bug may hide another.
+	oneProgram bool
 	// measure makes the hunt count how many runs find each bug.
 	measure bool
-	// keep is the folder in which the hunt stores the programs. If keep is not empty, the hunt does not run the
+	// programFolder is the folder in which the hunt stores the programs. If keep is not empty, the hunt does not run the
 	// programs.
-	keep string
+	programFolder string
 }
 
 func allMutants() []mutant {
@@ -42,18 +42,18 @@ func (h hunt) chosen() ([]mutant, error) {
 	if h.every < 1 {
 		return nil, fmt.Errorf("--every is %d; it must be at least 1", h.every)
 	}
-	pattern, err := regexp.Compile(h.match)
+	pattern, err := regexp.Compile(h.namePattern)
 	if err != nil {
-		return nil, fmt.Errorf("--match is %q: %w", h.match, err)
+		return nil, fmt.Errorf("--match is %q: %w", h.namePattern, err)
 	}
 	all := allMutants()
 	if h.exclusive {
 		all = dimensionMutants()
 	}
 	all = slices.DeleteFunc(all, func(m mutant) bool {
-		return !pattern.MatchString(m.name) || h.kindCloud && m.cloud == "" || h.quick && !m.quick
+		return !pattern.MatchString(m.name) || h.kindCloud && m.cloud == "" || h.isQuick && !m.quick
 	})
-	if h.quick {
+	if h.isQuick {
 		all = evenSample(all, quickMutants)
 	}
 	var out []mutant
@@ -94,8 +94,8 @@ func (h hunt) examine(ctx context.Context, b build) (result, error) {
 			return result{found, "FOUND", false}, err
 		}
 		return result{"", "survived", true}, err
-	case h.exclusive && !h.together:
-		simple := search{b.mutant, b.simple, h.workers}
+	case h.exclusive && !h.oneProgram:
+		simple := search{b.mutant, b.simpleProgram, h.workers}
 		if found, err := simple.withoutNewDimensions(ctx, h.baseline); err != nil || found != "" {
 			return result{found, "COMMON", false}, err
 		}
@@ -150,7 +150,7 @@ func (h hunt) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir := h.keep
+	dir := h.programFolder
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "machinist-mutants-"); err != nil {
 			return err
@@ -162,16 +162,16 @@ func (h hunt) run(ctx context.Context) error {
 	began := time.Now()
 	var unexpected []string
 	by := map[string]int{}
-	if h.together {
+	if h.oneProgram {
 		if err := h.tryTogether(ctx, dir, chosen); err != nil {
 			return err
 		}
 	}
-	for b := range builds(ctx, dir, chosen, h.exclusive && !h.together) {
+	for b := range builds(ctx, dir, chosen, h.exclusive && !h.oneProgram) {
 		if b.err != nil {
 			return fmt.Errorf("mutant %s: %w", b.mutant.name, b.err)
 		}
-		if h.keep != "" {
+		if h.programFolder != "" {
 			fmt.Println(b.binary)
 			continue
 		}
@@ -191,7 +191,7 @@ func (h hunt) run(ctx context.Context) error {
 		fmt.Printf("%-9s %-42s by %-12s built in %4.1f s, run for %4.1f s: %.160s\n", a.verdict, b.mutant.name, oracle,
 			b.took.Seconds(), time.Since(asked).Seconds(), a.text)
 	}
-	if h.keep != "" {
+	if h.programFolder != "" {
 		return nil
 	}
 	for _, oracle := range slices.Sorted(maps.Keys(by)) {

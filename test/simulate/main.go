@@ -147,9 +147,9 @@ func mutantsCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return h.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&h.match, "match", "", "plant only the bugs whose names match this regular expression")
+	flags.StringVar(&h.namePattern, "match", "", "plant only the bugs whose names match this regular expression")
 	flags.IntVar(&h.every, "every", 1, "plant only every n-th of the selected bugs")
-	flags.BoolVar(&h.quick, "quick", false, fmt.Sprintf(
+	flags.BoolVar(&h.isQuick, "quick", false, fmt.Sprintf(
 		"plant only %d of the bugs that many runs find, always the same ones; for CI", quickMutants))
 	flags.IntVar(&h.workers, "workers", runtime.NumCPU(), "number of parallel runs of a build; each is single-threaded")
 	flags.BoolVar(&h.measure, "measure", false, fmt.Sprintf(
@@ -161,9 +161,9 @@ func mutantsCommand() *cobra.Command {
 		"reveal. Runs without these features must not find such a bug, and runs with these features must find it")
 	flags.IntVar(&h.baseline.plans, "plans", 5_000, "number of plans that a bug must survive to be exclusive")
 	flags.IntVar(&h.baseline.runs, "runs", 40, "number of random runs of each group that a bug must survive to be exclusive")
-	flags.BoolVar(&h.together, "together", false, "with --exclusive: plant all bugs in one program for the runs "+
+	flags.BoolVar(&h.oneProgram, "together", false, "with --exclusive: plant all bugs in one program for the runs "+
 		"that they must survive, which is faster, but one bug may hide another")
-	flags.StringVar(&h.keep, "keep", "",
+	flags.StringVar(&h.programFolder, "keep", "",
 		"only build the programs into this folder, to search manually for a scenario, seed or plan that finds a bug")
 	cmd.MarkFlagsMutuallyExclusive("quick", "measure", "kind-cloud", "exclusive", "keep")
 	return cmd
@@ -305,7 +305,7 @@ func run(s settings) error {
 func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	enough func([]simulation.Failure) bool) (int, error) {
 	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, Pairs: pairs, MoreVariants: s.variants, Seed: s.seed,
-		Workers: s.workers, Enough: enough}
+		Workers: s.workers, StopEarly: enough}
 	sweep.Progress = func(done int) { fmt.Printf("%d plans\n", done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
@@ -343,7 +343,7 @@ func pairsOfSemantics() (all []simulation.Habits) {
 
 func semantics(scenarios []simulation.Scenario, sweep simulation.SemanticsSweep, s settings,
 	enough func([]simulation.Failure) bool) (int, error) {
-	sweep.Scenarios, sweep.Seed, sweep.Workers, sweep.Enough = scenarios, s.seed, s.workers, enough
+	sweep.Scenarios, sweep.Seed, sweep.Workers, sweep.StopEarly = scenarios, s.seed, s.workers, enough
 	sweep.Progress = func(done int) { fmt.Printf("cloud semantics: %d runs\n", done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
@@ -359,7 +359,7 @@ func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s
 	if len(of) == 0 || runs == 0 {
 		return 0, nil
 	}
-	sweep := simulation.Sweep{Scenarios: of, Runs: runs, Seed: s.seed, Workers: s.workers, Enough: enough}
+	sweep := simulation.Sweep{Scenarios: of, Runs: runs, Seed: s.seed, Workers: s.workers, StopEarly: enough}
 	sweep.Progress = func(done int) { fmt.Printf("%s: %d runs\n", group, done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
@@ -396,14 +396,14 @@ func replay(scenarios []simulation.Scenario, s settings) error {
 	}
 	var result simulation.Result
 	if s.undisturbed {
-		result = p.Undisturbed(s.seed, story)
+		result = p.RunWithoutFaults(s.seed, story)
 	} else {
 		result = p.Run(s.seed, plan, story)
 	}
 	fmt.Printf("%d steps, %d effects, %d crashes, path %x\n", result.Steps, result.Effects, result.Crashes, result.Path)
 	if result.Err != nil {
 		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits,
-			Undisturbed: s.undisturbed, Plan: plan, Err: result.Err})
+			WithoutFaults: s.undisturbed, Plan: plan, Err: result.Err})
 	}
 	return result.Err
 }

@@ -5,7 +5,7 @@ type mutant struct {
 	name string
 	// To plant the bug, the hunt replaces the text "from" in the file by the text "to". The old text must occur exactly
 	// once in the file.
-	file, from, to string
+	file, oldText, newText string
 	// alsoRemoved is another change that is planted together with this bug. The additional change removes a check that
 	// would hide the bug.
 	alsoRemoved *mutant

@@ -2,14 +2,14 @@ package main
 
 // withoutCapacityCheck removes a check from the set controller. A set then creates all requested machines, even if its
 // deployment has no capacity for them (rule set-keeps-surge).
-var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", from: "	if len(siblings) == 0 {",
-	to: "	if len(siblings) >= 0 {"}
+var withoutCapacityCheck = &mutant{file: "internal/fleet/machineset/capacity.go", oldText: "	if len(siblings) == 0 {",
+	newText: "	if len(siblings) >= 0 {"}
 
 // withoutOwnAge removes a check from the orphan collection, which then measures the age of orphans only with the
 // provider's clock. A process that has known an orphan for its minimum age has seen it at least twice.
 var withoutOwnAge = &mutant{
-	file: "internal/health/orphans/plan.go",
-	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
+	file:    "internal/health/orphans/plan.go",
+	oldText: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", newText: "reported >= r.MinAge || known",
 }
 
 // controllerMutants returns bugs in the controllers, at least one for each safety rule.
@@ -17,218 +17,218 @@ func controllerMutants() []mutant {
 	return []mutant{
 		{
 			name: "trigger-dropped", quick: true, file: "internal/machine/wiring.go",
-			from:     "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)}",
-			to:       "Keys: handler.Funcs{}, Predicate: nodeChanged(r.Signals)}",
+			oldText:  "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)}",
+			newText:  "Keys: handler.Funcs{}, Predicate: nodeChanged(r.Signals)}",
 			scenario: "create", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "stale-sets", file: "internal/fleet/machinedeployment/claim.go",
-			from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {",
-			to:   "	found := pointers(cached.Items)\n	if true {", alsoRemoved: withoutCapacityCheck,
+			oldText: "	found := pointers(cached.Items)\n	if p.known.cache.IsConfirmed() {",
+			newText: "	found := pointers(cached.Items)\n	if true {", alsoRemoved: withoutCapacityCheck,
 			scenario: "roll-after-restart", finds: "I3", plan: "manager/machinedeployment get MachineDeployment:freeze-MachineSet",
 		},
 		{
 			name: "finalizer-removed-early", quick: true, file: "internal/machine/remove.go",
-			from:     "		return r.after(pollInterval(r.now.Sub(r.operationBegan()))), nil",
-			to:       "		return next, nil",
+			oldText:  "		return r.after(pollInterval(r.now.Sub(r.operationBegan()))), nil",
+			newText:  "		return next, nil",
 			scenario: "scale-down", finds: "I1|order",
 		},
 		{
 			name: "create-without-adoption", file: "internal/machine/launch.go",
-			from: "Token:     attempt.String(),", to: "Token:     attempt.String() + p.now.String(),",
+			oldText: "Token:     attempt.String(),", newText: "Token:     attempt.String() + p.now.String(),",
 			scenario: "create", finds: "I2",
 		},
 		{
 			name: "create-from-stale-view", file: "internal/machine/launch.go",
-			from: `if err := p.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
+			oldText: `if err := p.confirm(ctx, "creating its instance"); err != nil {`, newText: "if err := error(nil); err != nil {",
 			scenario: "create-then-delete", finds: "when settled|instances",
 			plan: "provider/machine patch Machine@2:restart-9-back,get Secret@8:freeze-Machine",
 		},
 		{
 			name: "node-before-instance", quick: true, file: "internal/machine/controller.go",
-			from: "r.orByForce(r.deleteInstance), r.deleteNode, r.release)", to: "r.deleteNode, r.orByForce(r.deleteInstance), r.release)",
+			oldText: "r.orByForce(r.deleteInstance), r.deleteNode, r.release)", newText: "r.deleteNode, r.orByForce(r.deleteInstance), r.release)",
 			scenario: "scale-down", finds: "order",
 		},
 		{
 			name: "doubtful-writes-trusted", quick: true, file: "internal/platform/freshness/tracker.go",
-			from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
+			oldText: `	t.minVersion, t.confirmed = "", false`, newText: "	t.confirmed = false",
 			scenario: "scale-up", finds: "I3", plan: "get MachineSet:freeze-Machine,create Machine:lost,create Machine:lost",
 		},
 		{
 			name: "mark-ignored-by-the-set", quick: true, file: "internal/machine/machinestate/precedence.go",
-			from: "!MarkedForDeletion(m),", to: "true,",
+			oldText: "!MarkedForDeletion(m),", newText: "true,",
 			scenario: "autoscaler", finds: "autoscaler: the manager deleted",
 		},
 		{
 			name: "selection-ignored", file: "internal/fleet/machineset/handover.go",
-			from: "	if onlySelected {", to: "	if onlySelected && n < 0 {",
+			oldText: "	if onlySelected {", newText: "	if onlySelected && n < 0 {",
 			scenario: "in-place-by-selection", finds: "selection: ",
 		},
 		{
 			name: "agent-asked-before-the-drain", quick: true, file: "internal/machine/controller.go",
-			from: "	if proceed, err := r.drainNode(ctx); err != nil || proceed", to: "	if proceed, err := next, error(nil); err != nil || proceed",
+			oldText: "	if proceed, err := r.drainNode(ctx); err != nil || proceed", newText: "	if proceed, err := next, error(nil); err != nil || proceed",
 			scenario: "update-by-agent", finds: "agent: ",
 		},
 		{
 			name: "instance-of-nobody-deleted", file: "internal/machine/launch_adoption.go",
-			from: "r.notOurs = true // The Machine's tags were never requested from the cloud.", to: "_ = r.notOurs",
+			oldText: "r.notOurs = true // The Machine's tags were never requested from the cloud.", newText: "_ = r.notOurs",
 			scenario: "adopt", finds: "adoption: ",
 		},
 		{
 			name: "failed-machine-not-kept", file: "internal/fleet/machineset/remediation.go",
-			from: "!preservation.Due(m) && ", to: "(true || preservation.Due(m)) && ",
+			oldText: "!preservation.MustPreserve(m) && ", newText: "(true || preservation.MustPreserve(m)) && ",
 			scenario: "preserve", finds: "preservation: ",
 		},
 		{
 			name: "token-left", quick: true, file: "internal/class/bootstrap/token.go",
-			from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
+			oldText: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", newText: "",
 			scenario: "create-with-token", finds: "tokens are left",
 		},
 		{
 			name: "no-fence", file: "internal/machine/cloud/fenced_driver.go",
-			from: "	if e == changes {", to: "	if e == changes && c == nil {",
+			oldText: "	if e == changes {", newText: "	if e == changes && c == nil {",
 			scenario: "scale-down", finds: "fence: ", planned: true,
 		},
 		{
 			name: "credentials-in-an-error", file: "internal/machine/remove.go",
-			from:     "		return r.deleteFailed(err, inputs), nil\n	}\n	r.callSucceeded()",
-			to:       "		secret, _ := inputs.Credentials.Get(\"token\")\n		return r.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	r.callSucceeded()",
+			oldText:  "		return r.deleteFailed(err, inputs), nil\n	}\n	r.callSucceeded()",
+			newText:  "		secret, _ := inputs.Credentials.Get(\"token\")\n		return r.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	r.callSucceeded()",
 			scenario: "delete", finds: "I10", planned: true,
 		},
 		{
 			name: "attempt-not-raised", file: "internal/machine/update.go",
-			from: "Attempt: m.NextLaunchAttempt(), Old", to: "Attempt: m.LaunchAttempt(), Old",
+			oldText: "Attempt: m.NextLaunchAttempt(), Old", newText: "Attempt: m.LaunchAttempt(), Old",
 			scenario: "replace", finds: "attempt: ", planned: true,
 		},
 		{
 			name: "budget-ignored", file: "internal/machine/drain/plan.go",
-			from: "		forced:   p.deadline.isDeletionTime(grace(pod), p.Now),", to: "		forced:   true,",
+			oldText: "		forced:   p.deadline.isDeletionTime(grace(pod), p.Now),", newText: "		forced:   true,",
 			scenario: "drain-never-allowed", finds: "I7: .* before its time|I7: .* before a drain began",
 		},
 		{
 			name: "volumes-not-awaited", file: "internal/machine/drain/volumes.go",
-			from: "	if len(attached) == 0 {\n		return Outcome{Done: true,", to: "	if len(attached) >= 0 {\n		return Outcome{Done: true,",
+			oldText: "	if len(attached) == 0 {\n		return Outcome{IsDone: true,", newText: "	if len(attached) >= 0 {\n		return Outcome{IsDone: true,",
 			scenario: "drain-same-names", finds: "volumes: instance",
 		},
 		{
 			name: "pre-terminate-hook-ignored", file: "internal/machine/controller.go",
-			from: "r.awaitPreTerminateHooks, r.orByForce(r.deleteInstance),", to: "r.orByForce(r.deleteInstance),",
+			oldText: "r.awaitPreTerminateHooks, r.orByForce(r.deleteInstance),", newText: "r.orByForce(r.deleteInstance),",
 			scenario: "hooks", finds: "hooks: instance",
 		},
 		{
 			name: "pause-ignored-at-deletion", file: "internal/machine/remove.go",
-			from: "	if machinestate.Paused(p.machine) {\n", to: "	if machinestate.Paused(p.machine) && p.gone {\n",
+			oldText: "	if machinestate.IsPaused(p.machine) {\n", newText: "	if machinestate.IsPaused(p.machine) && p.finalizerRemoved {\n",
 			scenario: "paused-deletion", finds: "pause: ",
 		},
 		{
 			name: "update-not-written-down", file: "internal/machine/update_request.go",
-			from: "	if updateRequested(p.before) {", to: "	if true {",
+			oldText: "	if updateRequested(p.original) {", newText: "	if true {",
 			scenario: "in-place-withdrawn", finds: "runs v", planned: true,
 		},
 		{
 			name: "one-read-is-enough", file: "internal/machine/serve_absence.go",
-			from:  "	if first.IsZero() {",
-			to:    "	if first.IsZero() && recheck < 0 {",
-			cloud: "reads-flicker", finds: "vanished",
+			oldText: "	if first.IsZero() {",
+			newText: "	if first.IsZero() && recheck < 0 {",
+			cloud:   "reads-flicker", finds: "vanished",
 		},
 		{
 			name: "unknown-taken-for-gone", file: "internal/machine/serve_absence.go",
-			from: "	case r.deletionAccepted():", to: "	case r.deletionAccepted() || result.Gone:",
+			oldText: "	case r.deletionAccepted():", newText: "	case r.deletionAccepted() || result.Gone:",
 			cloud: "reads-late", finds: "I1",
 		},
 		{
 			name: "grant-not-reserved", file: "internal/fleet/disruption/ledger.go",
-			from: "		r.granted[c.Machine.UID] = false\n", to: "		_ = r.granted[c.Machine.UID]\n",
+			oldText: "		r.grants[c.Machine.UID] = false\n", newText: "		_ = r.grants[c.Machine.UID]\n",
 			scenario: "budgets-overlap", finds: "budget: ", seed: 2, plan: "200:lost",
 		},
 		{
 			name: "exemption-ignored-in-remediation", file: "internal/fleet/disruption/view.go",
-			from:     "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) {",
-			to:       "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) && c.Reason != v1beta1.DisruptionRemediation {",
+			oldText:  "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.IsLive(c.Machine) {",
+			newText:  "	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.IsLive(c.Machine) && c.Reason != v1beta1.DisruptionRemediation {",
 			scenario: "budget-of-the-broken", finds: "exempt: ",
 		},
 		{
 			name: "gone-where-nobody-may-look", file: "internal/machine/remove_node.go",
-			from: "r.machine.Status.NodeRef == nil && !refuses", to: "r.machine.Status.NodeRef == nil && since.Before(r.now)",
+			oldText: "r.machine.Status.NodeRef == nil && !refuses", newText: "r.machine.Status.NodeRef == nil && since.Before(r.now)",
 			scenario: "change-while-target-refuses", finds: "refuses the credentials",
 		},
 		{
 			name: "no-second-observation", file: "internal/health/orphans/plan.go", alsoRemoved: withoutOwnAge,
-			from: "case !again:", to: "case !again && s.MaxDeletes < 0:",
+			oldText: "case !again:", newText: "case !again && s.MaxDeletes < 0:",
 			scenario: "orphans", finds: "orphans: .* first seen",
 		},
 		{
 			name: "most-instances-are-orphans", file: "internal/health/orphans/plan.go",
-			from: "most[namespace] = n >= minMostOrphaned &&", to: "most[namespace] = n >= 100*minMostOrphaned &&",
+			oldText: "most[namespace] = n >= minMostOrphaned &&", newText: "most[namespace] = n >= 100*minMostOrphaned &&",
 			scenario: "machines-lost", finds: "orphans: .* most instances are orphans",
 		},
 		{
 			name: "meltdown-ignored", file: "internal/health/healthcheck/max_unhealthy.go",
-			from: "!tooMany && !s.Meltdown.Affects(subject.domains()...) &&", to: "!tooMany &&",
+			oldText: "!tooMany && !s.Meltdown.Affects(subject.domains()...) &&", newText: "!tooMany &&",
 			scenario: "meltdown", finds: "I6: machine .* while the nodes",
 		},
 		{
 			name: "no-bound-of-unhealthy-machines", file: "internal/health/healthcheck/max_unhealthy.go",
-			from: "tooMany := unwell > limit", to: "tooMany := unwell > limit+len(subjects)",
+			oldText: "tooMany := unwell > limit", newText: "tooMany := unwell > limit+len(subjects)",
 			scenario: "too-many-unhealthy", finds: "health: machine .* although",
 		},
 		{
 			name: "outage-taken-for-silence", file: "internal/platform/reachability/state.go",
-			from:     "if !s.Unreachable && s.failures >= failuresUntilUnreachable {",
-			to:       "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
+			oldText:  "if !s.Unreachable && s.failures >= failuresUntilUnreachable {",
+			newText:  "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
 			scenario: "target-outage", finds: "I6",
 		},
 		{
 			name: "freeze-ignored-by-the-set", file: "internal/fleet/machineset/scale.go",
-			from:     "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {",
-			to:       "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok && reason == \"\" {",
+			oldText:  "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {",
+			newText:  "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok && reason == \"\" {",
 			scenario: "freeze", finds: "freeze: ",
 		},
 		{
 			name: "certificate-for-another-name", file: "internal/class/bootstrap/approval/decide.go",
-			from: "	case r.Wanted != name:", to: "	case r.Wanted == \"\":",
+			oldText: "	case r.RequestedNode != name:", newText: "	case r.RequestedNode == \"\":",
 			scenario: "certificates", finds: "approval: ",
 		},
 		{
 			name: "old-leases-not-taken", file: "internal/transfer/migration/fence.go",
-			from: "return r.takeLeases(ctx, m, f, leases)", to: `return "", nil`,
+			oldText: "return r.takeLeases(ctx, m, f, leases)", newText: `return "", nil`,
 			scenario: "migrate-K", finds: "J1: ",
 		},
 		{
 			name: "not-released", file: "internal/transfer/migration/commit.go",
-			from: "case m.instance.Collected:", to: "case m.instance.Collected && left < 0:",
+			oldText: "case m.instance.Collected:", newText: "case m.instance.Collected && left < 0:",
 			scenario: "migrate-G", finds: "J3: ",
 		},
 		{
 			name: "not-disowned", file: "internal/transfer/migration/abort.go",
-			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.clearOwnKeys,",
+			oldText: "p.pauseAll, p.disownAll, p.clearOwnKeys,", newText: "p.pauseAll, p.clearOwnKeys,",
 			scenario: "migrate-K-abort", finds: "I1: |J2: ",
 		},
 		{
 			name: "own-keys-left-on-nodes", file: "internal/transfer/migration/abort.go",
-			from: "p.pauseAll, p.disownAll, p.clearOwnKeys,", to: "p.pauseAll, p.disownAll,",
+			oldText: "p.pauseAll, p.disownAll, p.clearOwnKeys,", newText: "p.pauseAll, p.disownAll,",
 			scenario: "migrate-K-abort", finds: "J6: ",
 		},
 		{
 			name: "old-objects-not-protected", file: "internal/transfer/migration/fence_record.go",
-			from: "recordSource: m.Spec.Source,", to: `recordSource: "none",`, scenario: "migrate-K", finds: "J7: ",
+			oldText: "recordSource: m.Spec.Source,", newText: `recordSource: "none",`, scenario: "migrate-K", finds: "J7: ",
 		},
 		{
 			name: "copies-not-protected", file: "internal/transfer/migration/fence_record.go",
-			from: `recordCopies: "Closed",`, to: `recordCopies: "Open",`, scenario: "migrate-K", finds: "J4: ",
+			oldText: `recordCopies: "Closed",`, newText: `recordCopies: "Open",`, scenario: "migrate-K", finds: "J4: ",
 		},
 		{
 			name: "common-lease-not-held", file: "internal/platform/process/fence/joint.go", handovers: true,
-			from: "	if err := j.hold(ctx, record); err != nil {\n		return err\n	}\n	if !j.ownFound {",
-			to:   "	if !j.ownFound {", finds: "two owners",
+			oldText: "	if err := j.hold(ctx, record); err != nil {\n		return err\n	}\n	if !j.ownFound {",
+			newText: "	if !j.ownFound {", finds: "two owners",
 		},
 		{
 			name: "lease-of-another-shard", file: "internal/platform/sharding/shard.go", handovers: true,
-			from: "Of(namespace, s.Count) == s.Index", to: "Of(namespace, s.Count) <= s.Index", finds: "two owners",
+			oldText: "Index(namespace, s.Count) == s.Index", newText: "Index(namespace, s.Count) <= s.Index", finds: "two owners",
 		},
 		{
 			name: "lease-not-checked", file: "internal/platform/process/fence/fence.go", handovers: true,
-			from: "age >= f.deadline {", to: "age >= 2*f.deadline {", finds: "two owners",
+			oldText: "age >= f.deadline {", newText: "age >= 2*f.deadline {", finds: "two owners",
 		},
 	}
 }

@@ -5,11 +5,11 @@ package main
 // no taints for these conditions.
 var (
 	onlyReady = &mutant{file: "test/simulation/hosts.go",
-		from: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",
-		to:   "[]corev1.NodeConditionType{corev1.NodeReady}"}
+		oldText: "[]corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,\n		corev1.NodePIDPressure, corev1.NodeReady}",
+		newText: "[]corev1.NodeConditionType{corev1.NodeReady}"}
 	withoutTaints = &mutant{file: "test/controllermanager/nodes.go",
-		from: "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)} {",
-		to:   "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)}[:0] {"}
+		oldText: "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)} {",
+		newText: "[][]corev1.Taint{m.noSchedule(node), m.noExecute(node)}[:0] {"}
 	simpleNodes = []*mutant{onlyReady, withoutTaints}
 )
 
@@ -19,31 +19,31 @@ func dimensionMutants() []mutant {
 	return []mutant{
 		{
 			name: "cloud-that-denies-all-is-believed", quick: true, file: "internal/machine/serve_absence_witness.go",
-			from: "	for _, m := range witnesses {", to: "	for _, m := range witnesses[:0] {",
+			oldText: "	for _, m := range witnesses {", newText: "	for _, m := range witnesses[:0] {",
 			scenario: "cloud-forgets", finds: "vanished: ", seed: 1,
 		},
 		{
 			name: "waits-do-not-grow", quick: true, file: "internal/machine/retry_policy.go",
-			from: "	for range min(failures, 32) - 1 {", to: "	for range min(failures, 1) - 1 {",
+			oldText: "	for range min(failures, 32) - 1 {", newText: "	for range min(failures, 1) - 1 {",
 			scenario: "rate-limited", finds: "stampede: ", planned: true,
 		},
 		{
 			name: "released-machines-not-counted", file: "internal/fleet/machineset/scale.go",
-			from: "-s.Preserved-s.Released)", to: "-s.Preserved)",
+			oldText: "-s.PreservedCount-s.ReleasedCount)", newText: "-s.PreservedCount)",
 			scenario: "incident-policy-relabels", finds: "incident: a set does not create machines without end", seed: 6,
 		},
 		{
 			name: "lease-that-was-not-released-taken", quick: true, file: "internal/platform/process/fence/lease.go",
-			from:     `record.HolderIdentity == "" && !isReleased(record)`,
-			to:       `record.HolderIdentity == "" && isReleased(record)`,
+			oldText:  `record.HolderIdentity == "" && !isReleased(record)`,
+			newText:  `record.HolderIdentity == "" && isReleased(record)`,
 			scenario: "delete", finds: "leaders: ",
 			corruption: "end:control/Lease/machinist-system/machinist-manager/spec/holderIdentity=dropped",
 		},
 		{
 			// A kubelet reports several conditions in any order.
 			name: "any-condition-taken-for-ready", file: "internal/machine/register.go",
-			from:     "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
-			to:       "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",
+			oldText:  "		if node.Status.Conditions[i].Type == corev1.NodeReady {\n			return &node",
+			newText:  "		if node.Status.Conditions[i].Type != \"\" {\n			return &node",
 			scenario: "create", finds: "settled, but|after the last disturbance|not settled",
 			removeDimension: simpleNodes,
 		},

@@ -5,34 +5,34 @@ func setMutants() []mutant {
 	return []mutant{
 		{
 			name: "remediation-waits-for-a-replacement", file: "internal/fleet/machineset/scale.go",
-			from: "		if p.remediate(s, unsteady); len(p.Remediate) == 0 {", to: "		if len(p.Remediate) == 0 {",
+			oldText: "		if p.remediate(s, unsteady); len(p.Remediate) == 0 {", newText: "		if len(p.Remediate) == 0 {",
 			scenario: "replace-next-to-unhealthy", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "marked-machine-waited-for", file: "internal/fleet/machinedeployment/draft.go",
-			from: "	return min(s.Replicas, max(0, s.Live-s.Expendable))", to: "	return min(s.Replicas, max(0, s.Live-s.UnavailableFirst))",
+			oldText: "	return min(s.Replicas, max(0, s.Live-s.Expendable))", newText: "	return min(s.Replicas, max(0, s.Live-s.UnavailableFirst))",
 			scenario: "scale-down-next-to-pending", finds: "scale-down: ",
 		},
 		{
 			name: "no-way-out-of-on-delete", file: "internal/fleet/machinedeployment/plan_ondelete.go",
-			from: "		if set.Unlaunched > 0 {", to: "		if false {",
+			oldText: "		if set.Unlaunched > 0 {", newText: "		if false {",
 			scenario: "way-out-of-on-delete", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "failure-forgotten-at-deletion", file: "internal/machine/remove.go",
-			from: "	r.machine.Status.Phase = v1beta1.MachineDeleting //",
-			to: "	r.machine.Status.FailureReason, r.machine.Status.FailureMessage = \"\", \"\"\n" +
+			oldText: "	r.machine.Status.Phase = v1beta1.MachineDeleting //",
+			newText: "	r.machine.Status.FailureReason, r.machine.Status.FailureMessage = \"\", \"\"\n" +
 				"	r.machine.Status.Phase = v1beta1.MachineDeleting //",
 			scenario: "vanished-with-hook", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "replacements-never-stop", file: "internal/fleet/machineset/failure_streak.go",
-			from: "return r.count >= failuresInARow", to: "return false",
+			oldText: "return r.count >= failuresInARow", newText: "return false",
 			scenario: "replacements-failing", finds: "retries: ",
 		},
 		{
 			name: "machine-gone-between-passes-not-counted", file: "internal/health/healthcheck/gone_machines.go",
-			from: "|| !wasReplaced(gone) {", to: "|| true {",
+			oldText: "|| !wasReplaced(gone) {", newText: "|| true {",
 			scenario: "retries-of-failed", finds: "retries: ",
 		},
 	}

@@ -16,12 +16,12 @@ import (
 type build struct {
 	mutant mutant
 	binary string
-	// simple is a second program with the same bug. In the second program, the feature of the simulation that was added
+	// simpleProgram is a second program with the same bug. In the second program, the feature of the simulation that was added
 	// to find the bug is turned off. If flags can turn off this feature, simple equals binary. simple is set only in a
 	// hunt with the flag exclusive.
-	simple string
-	took   time.Duration
-	err    error
+	simpleProgram string
+	took          time.Duration
+	err           error
 }
 
 // builds compiles the programs one after the other and sends each one to the returned channel. builds compiles the next
@@ -34,9 +34,9 @@ func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-cha
 			began := time.Now()
 			b := build{mutant: m}
 			b.binary, b.err = m.build(ctx, dir, m.name)
-			b.simple = b.binary
+			b.simpleProgram = b.binary
 			if b.err == nil && simple && len(m.removeDimension) > 0 {
-				b.simple, b.err = m.build(ctx, dir, m.name+"-simple", m.removeDimension...)
+				b.simpleProgram, b.err = m.build(ctx, dir, m.name+"-simple", m.removeDimension...)
 			}
 			b.took = time.Since(began)
 			select {
@@ -51,7 +51,7 @@ func builds(ctx context.Context, dir string, chosen []mutant, simple bool) <-cha
 
 func (b build) remove() {
 	os.Remove(b.binary)
-	os.Remove(b.simple)
+	os.Remove(b.simpleProgram)
 }
 
 func (m *mutant) changes() []*mutant {
@@ -76,11 +76,11 @@ func (m mutant) plant(others ...*mutant) (map[string]string, error) {
 			}
 			source = string(read)
 		}
-		found := quotePattern(change.from).FindAllStringIndex(source, -1)
+		found := quotePattern(change.oldText).FindAllStringIndex(source, -1)
 		if len(found) != 1 {
-			return nil, fmt.Errorf("%s contains the text to replace %d times, want 1: %q", change.file, len(found), change.from)
+			return nil, fmt.Errorf("%s contains the text to replace %d times, want 1: %q", change.file, len(found), change.oldText)
 		}
-		planted[file] = source[:found[0][0]] + change.to + source[found[0][1]:]
+		planted[file] = source[:found[0][0]] + change.newText + source[found[0][1]:]
 	}
 	return planted, nil
 }

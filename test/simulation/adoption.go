@@ -36,7 +36,7 @@ func adoptions(r *rand.Rand) []Action {
 			victim += "-twin"
 		}
 		end := deleteNamed(victim)
-		end.Wait = []time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]
+		end.MinDelay = []time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]
 		actions = append(actions, end)
 	}
 	return actions

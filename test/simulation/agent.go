@@ -31,7 +31,7 @@ type agent struct {
 	// working is the version to which the agent is currently updating the node. If no update is in progress, working is
 	// empty. answer is the result of the last update until the agent has reported it. worked is the version of the last
 	// update.
-	working, worked, answer string
+	working, lastVersion, answer string
 }
 
 func updates(r *rand.Rand) []Action {
@@ -117,15 +117,15 @@ func (w *World) agents() (out []choice) {
 // finishUpdate completes an agent's update and restarts the kubelet. The agent may report its result before or after
 // the kubelet is Ready again.
 func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
-	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
+	in.lastVersion, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
 	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {
 		w.agentFailures++
 		in.answer = v1beta1.UpdateResultFailed + ": random failure"
-		w.logf("agent on %s fails with %s", node.Name, in.worked)
+		w.logf("agent on %s fails with %s", node.Name, in.lastVersion)
 		return nil
 	}
-	in.kubelet = in.worked
-	w.logf("agent on %s has finished %s", node.Name, in.worked)
+	in.kubelet = in.lastVersion
+	w.logf("agent on %s has finished %s", node.Name, in.lastVersion)
 	return w.setReady(node, corev1.ConditionFalse)
 }
 
@@ -134,7 +134,7 @@ func (w *World) finishUpdate(in *instance, node *corev1.Node) error {
 func (w *World) answer(in *instance, node *corev1.Node) error {
 	answer := in.answer
 	in.answer = ""
-	if node.Annotations[v1beta1.NodeAnnotationUpdateRequested] != in.worked {
+	if node.Annotations[v1beta1.NodeAnnotationUpdateRequested] != in.lastVersion {
 		w.logf("agent on %s does not report: the request has changed", node.Name)
 		return nil
 	}

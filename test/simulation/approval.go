@@ -234,7 +234,7 @@ func deleteJoining() Action {
 			return client.IgnoreNotFound(c.Delete(ctx,
 				&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}))
 		},
-		After: func(w *World) bool { return joiningMachine(w) != nil || w.clock.Since(w.lastAction) > time.Minute },
+		Condition: func(w *World) bool { return joiningMachine(w) != nil || w.clock.Since(w.lastAction) > time.Minute },
 	}
 }
 

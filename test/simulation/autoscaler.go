@@ -267,7 +267,7 @@ func autoscale(decisions int) Action {
 }
 
 func (d Action) onceDecisionsLeft(n int) Action {
-	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.remainingDecisions <= n }
+	d.Condition = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.remainingDecisions <= n }
 	return d
 }
 
@@ -275,7 +275,7 @@ func (d Action) onceDecisionsLeft(n int) Action {
 // Node is not removed, because its loss is noticed only after the join timeout, which is too long for a run.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
-		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })
+		known := slices.DeleteFunc(w.recordedInstances(), func(in *instance) bool { return w.node(in.NodeName) == nil })
 		if n := len(known); n > 0 {
 			lost := known[n-1-i%n]
 			w.logf("the instance is %s of %s", lost.ProviderID, lost.MachineKey)

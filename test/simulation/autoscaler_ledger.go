@@ -23,11 +23,11 @@ import (
 // manager may delete.
 type ledger struct {
 	world *World
-	// due contains the marked machines that must be deleted, because the size was lowered for them. excused contains
+	// dueMachines contains the marked machines that must be deleted, because the size was lowered for them. excused contains
 	// the marked machines that may stay, because the size was raised again, or because another machine was deleted
 	// instead.
-	due     map[uid]int64 // revision at which the size was lowered
-	excused map[uid]bool
+	dueMachines map[uid]int64 // revision at which the size was lowered
+	excused     map[uid]bool
 	// free is the number of machines that the manager may choose itself. Each of them results from a lower size without
 	// a machine that has the delete mark.
 	free         int
@@ -48,7 +48,7 @@ type template struct {
 type lowering struct{ known, machines int64 }
 
 func (l *ledger) begin(w *World) {
-	*l = ledger{world: w, due: map[uid]int64{}, excused: map[uid]bool{}, lastLowering: map[uid]lowering{},
+	*l = ledger{world: w, dueMachines: map[uid]int64{}, excused: map[uid]bool{}, lastLowering: map[uid]lowering{},
 		deleters: map[uid]string{}}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		l.templates = append(l.templates,
@@ -59,7 +59,7 @@ func (l *ledger) begin(w *World) {
 func (l *ledger) clone(w *World) ledger {
 	f := *l
 	f.world = w
-	f.due, f.excused = maps.Clone(l.due), maps.Clone(l.excused)
+	f.dueMachines, f.excused = maps.Clone(l.dueMachines), maps.Clone(l.excused)
 	f.lastLowering, f.deleters = maps.Clone(l.lastLowering), maps.Clone(l.deleters)
 	f.templates = slices.Clone(l.templates)
 	return f
@@ -75,15 +75,15 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	case *v1beta1.MachineSet:
 		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager &&
 			invariants.Replicas(o.Spec.Replicas) < invariants.Replicas(before.Spec.Replicas) {
-			seen := l.world.oracle.seen()
+			seen := l.world.oracle.seenRevisions()
 			known := seen["MachineDeployment"]
 			l.lastLowering[o.UID] = lowering{known, max(seen["Machine"], l.specifiedAt(o.UID, known))}
 		}
 	case *v1beta1.Machine:
 		before, known := l.world.oracle.machines[o.UID]
-		if _, due := l.due[o.UID]; due && c.Actor == Autoscaler && known && !marked(o) {
+		if _, due := l.dueMachines[o.UID]; due && c.Actor == Autoscaler && known && !marked(o) {
 			// The size was lowered for this machine. Then the autoscaler marked the machine again and removed the mark.
-			delete(l.due, o.UID)
+			delete(l.dueMachines, o.UID)
 			l.free++
 		}
 		if known && before.DeletionTimestamp.IsZero() && (c.Type == watch.Deleted || !o.DeletionTimestamp.IsZero()) {
@@ -108,7 +108,7 @@ func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDe
 			return
 		}
 		down--
-		l.due[m.UID] = c.Revision
+		l.dueMachines[m.UID] = c.Revision
 		delete(l.excused, m.UID)
 		size := invariants.Replicas(after.Spec.Replicas)
 		if sized, known := l.sizedFor(); !known || sized <= size || l.notExcused() > l.live()-size {
@@ -122,7 +122,7 @@ func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDe
 func (l *ledger) namedMachines(victim client.ObjectKey) (found []*v1beta1.Machine) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]
-		if _, due := l.due[id]; !m.DeletionTimestamp.IsZero() || !marked(m) || due && !l.excused[id] {
+		if _, due := l.dueMachines[id]; !m.DeletionTimestamp.IsZero() || !marked(m) || due && !l.excused[id] {
 			continue
 		}
 		if client.ObjectKeyFromObject(m) == victim {
@@ -149,7 +149,7 @@ func (l *ledger) live() (n int) {
 }
 
 func (l *ledger) notExcused() (n int) {
-	for id := range l.due {
+	for id := range l.dueMachines {
 		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
 			n++
 		}
@@ -158,7 +158,7 @@ func (l *ledger) notExcused() (n int) {
 }
 
 func (l *ledger) excuseOne() {
-	for _, id := range slices.Sorted(maps.Keys(l.due)) {
+	for _, id := range slices.Sorted(maps.Keys(l.dueMachines)) {
 		if m := l.world.oracle.machines[id]; m != nil && m.DeletionTimestamp.IsZero() && !l.excused[id] {
 			l.excused[id] = true
 			return
@@ -188,7 +188,7 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 	instructed := l.lastLowering[owner.UID]
 	if marked(m) {
-		switch lowered, due := l.due[m.UID]; {
+		switch lowered, due := l.dueMachines[m.UID]; {
 		case !due || l.excused[m.UID]:
 			l.excuseOne()
 		case instructed.known < lowered:
@@ -198,22 +198,22 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		}
 		return
 	}
-	isAvailable := invariants.Available(m, 0, l.world.clock.at)
+	isAvailable := invariants.IsAvailable(m, 0, l.world.clock.at)
 	if isAvailable {
 		l.checkOrder(m, owner.UID, instructed.machines)
 	}
 	// When the manager reduced the replicas of the set, it chose the machine to delete by the state that it had read.
 	// The machine may have become available since then.
 	then := versionAt(o.history[m.UID], instructed.machines)
-	if then != nil && !invariants.Available(then, 0, l.world.clock.at) {
+	if then != nil && !invariants.IsAvailable(then, 0, l.world.clock.at) {
 		isAvailable = false
 	}
 	switch {
-	case l.replaced(m, instructed.known):
+	case l.isOutdated(m, instructed.known):
 		l.excuseOne() // The rollout made room.
 	case !isAvailable && l.notExcused() >= l.live()-l.size(owner.UID):
 		l.excuseOne() // This machine was deleted instead of a due machine.
-	case o.live(owner.UID) > l.smallestSize(owner.UID, instructed.known):
+	case o.liveMachines(owner.UID) > l.smallestSize(owner.UID, instructed.known):
 	case l.free > 0:
 		l.free--
 	case !isAvailable:
@@ -225,9 +225,9 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 }
 
-// replaced reports whether the machine is outdated: the deployment's template had another class at the given revision
+// isOutdated reports whether the machine is outdated: the deployment's template had another class at the given revision
 // or later.
-func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
+func (l *ledger) isOutdated(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {
 			return true
@@ -238,7 +238,7 @@ func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 
 func (l *ledger) size(set uid) int {
 	if d := l.world.oracle.deployments[l.world.oracle.sets[set].Controller]; d != nil {
-		return d.Last().Replicas
+		return d.LastBounds().Replicas
 	}
 	return 0
 }
@@ -275,7 +275,7 @@ func (l *ledger) specifiedAt(set uid, known int64) (revision int64) {
 // mark at the given revision, or were not launched at that time.
 func (l *ledger) checkOrder(m *v1beta1.Machine, set uid, known int64) {
 	o := &l.world.oracle
-	_, replicas := o.sets[set].Within(o.seen()["MachineSet"])
+	_, replicas := o.sets[set].BoundsSince(o.seenRevisions()["MachineSet"])
 	surplus, first := -replicas, []string(nil)
 	for id, versions := range o.history {
 		last := versions[len(versions)-1].machine
@@ -339,7 +339,7 @@ func (l *ledger) resetFree() {
 func (l *ledger) missing() (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(l.world.oracle.machines)) {
 		m := l.world.oracle.machines[id]
-		if _, due := l.due[id]; due && !l.excused[id] {
+		if _, due := l.dueMachines[id]; due && !l.excused[id] {
 			missing = append(missing,
 				fmt.Sprintf("machine %s was marked and the size was lowered for it, but it still exists", m.Name))
 		}

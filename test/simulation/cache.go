@@ -52,8 +52,8 @@ type view struct {
 	seen    int64
 	// backlog contains the changes that are not in the view yet. scanned is the revision up to which the log was
 	// searched for them.
-	scanned int64
-	backlog []apiserver.Change
+	scannedRevision int64
+	backlog         []apiserver.Change
 	// ownWrites contains the revision of this process's last write to each object. A read of an object waits until the
 	// view has reached this revision.
 	ownWrites    map[types.NamespacedName]int64
@@ -214,7 +214,7 @@ func (v *view) fill(late int) error {
 		}
 		v.objects = append(v.objects, stored)
 	}
-	v.seen, v.scanned, v.backlog = v.server.Revision(), v.server.Revision(), nil
+	v.seen, v.scannedRevision, v.backlog = v.server.Revision(), v.server.Revision(), nil
 	if late == 0 {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (v *view) fill(late int) error {
 
 func (v *view) resume(from *view) {
 	v.objects, v.backlog, v.ownWrites = slices.Clone(from.objects), slices.Clone(from.backlog), maps.Clone(from.ownWrites)
-	v.seen, v.scanned, v.lastOwnWrite = from.seen, from.scanned, from.lastOwnWrite
+	v.seen, v.scannedRevision, v.lastOwnWrite = from.seen, from.scannedRevision, from.lastOwnWrite
 	v.frozenUntil, v.lost, v.mergedUntil, v.unfilled = from.frozenUntil, from.lost, from.mergedUntil, from.unfilled
 }
 
@@ -285,13 +285,13 @@ func (v *view) behind() bool {
 	if !v.frozenUntil.IsZero() || v.unfilled || v.unreachable() {
 		return false
 	}
-	if revision := v.server.Revision(); v.scanned < revision {
-		for _, c := range v.server.Changes(v.scanned) {
+	if revision := v.server.Revision(); v.scannedRevision < revision {
+		for _, c := range v.server.Changes(v.scannedRevision) {
 			if c.GVK == v.gvk {
 				v.backlog = append(v.backlog, c)
 			}
 		}
-		v.scanned = revision
+		v.scannedRevision = revision
 	}
 	return len(v.backlog) > 0
 }

@@ -20,8 +20,8 @@ func hasNone(kind string) func(*World) bool {
 // instances use it.
 func applyClassAgain(name string) Action {
 	return Action{Name: fmt.Sprintf("apply class %s again", name),
-		After: func(w *World) bool {
-			return scaled(w) || !slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
+		Condition: func(w *World) bool {
+			return isScaled(w) || !slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")),
 				func(o client.Object) bool { return o.GetName() == name })
 		},
 		Do: func(ctx context.Context, _ *World, c client.Client) error {

@@ -81,7 +81,7 @@ func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Pa
 func (c *liveClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
 	e := c.effect("delete", o, client.ObjectKeyFromObject(o), false)
 	preconditions := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
-	e.Versioned = preconditions != nil && preconditions.ResourceVersion != nil
+	e.HasPrecondition = preconditions != nil && preconditions.ResourceVersion != nil
 	return c.writeEffect(e, o, func(o client.Object) error { return c.Client.Delete(ctx, o, opts...) })
 }
 

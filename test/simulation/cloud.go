@@ -35,14 +35,14 @@ type Cloud struct {
 	late      []lateCreate
 	tagging   []lateTags
 	serial    int
-	// made counts the instances that were ever created for each machine.
-	made  map[types.UID]int
-	asked map[string]string
-	// changes is the number of calls that may have changed something. calls is the number of all calls.
-	changes, calls int
-	past           past
-	outside        cloudOutside
-	troubles       troubles
+	// createdCount counts the instances that were ever created for each machine.
+	createdCount map[types.UID]int
+	asked        map[string]string
+	// changeCount is the number of calls that may have changed something. calls is the number of all calls.
+	changeCount, calls int
+	past               past
+	outside            cloudOutside
+	troubles           cloudProblems
 }
 
 type instance struct {
@@ -56,11 +56,11 @@ type instance struct {
 	// On a node with an agent, the agent changes the version of the kubelet, and the cloud does not.
 	agent
 	registered bool
-	// reported is true after the cloud has returned the instance to a process.
-	reported bool
-	missing  time.Time
-	// doomed means that the instance will fail before it boots.
-	doomed bool
+	// isReported is true after the cloud has returned the instance to a process.
+	isReported bool
+	missing    time.Time
+	// willFail means that the instance will fail before it boots.
+	willFail bool
 	// laterAddresses contains addresses that a new instance does not have yet. addressed is the time when the instance
 	// gets these addresses.
 	laterAddresses []corev1.NodeAddress
@@ -93,7 +93,7 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 		copied.trail = in.trail.clone()
 		f.instances = append(f.instances, &copied)
 	}
-	f.tokens, f.made = maps.Clone(c.tokens), maps.Clone(c.made)
+	f.tokens, f.createdCount = maps.Clone(c.tokens), maps.Clone(c.createdCount)
 	f.late, f.tagging = slices.Clone(c.late), slices.Clone(c.tagging)
 	f.asked, f.past, f.troubles = maps.Clone(c.asked), c.past.clone(), c.troubles.clone()
 	return &f
@@ -165,7 +165,7 @@ func (c *Cloud) elapse(w *World) {
 	c.giveUp(w)
 	for _, in := range c.instances {
 		c.giveAddresses(in)
-		if in.State == provider.StatePending && !in.doomed && !now.Before(in.born.Add(c.Boot)) {
+		if in.State == provider.StatePending && !in.willFail && !now.Before(in.born.Add(c.Boot)) {
 			in.State = provider.StateRunning
 		}
 	}
@@ -196,7 +196,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 		return old.describe(), nil // A driver looks up the tag before it creates an instance.
 	}
 	c.serial++
-	c.made[req.Machine.UID]++
+	c.createdCount[req.Machine.UID]++
 	visible := now.Add(c.tagLag())
 	if visible.After(shown) {
 		visible = shown
@@ -217,13 +217,13 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if strings.Contains(in.spec, agentClass) {
 		in.kubelet = cmp.Or(req.Version, firstVersion)
 	}
-	in.doomed = c.past.dooms(req.Machine.Name)
-	if t := &c.troubles; in.hasImage(t.silent) && !in.doomed {
+	in.willFail = c.past.drawDoom(req.Machine.Name)
+	if t := &c.troubles; in.hasImage(t.silentImage) && !in.willFail {
 		if t.madeSilent++; t.madeSilent == 1 {
 			t.silentSince = now
 		}
 	}
-	if c.Boot == 0 && !in.doomed {
+	if c.Boot == 0 && !in.willFail {
 		in.State = provider.StateRunning
 	}
 	c.postponeAddresses(in)

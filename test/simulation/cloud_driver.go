@@ -33,8 +33,8 @@ func (d driver) do(verb string, m provider.Machine, reads bool, f func(late bool
 		if reads {
 			return f(late)
 		}
-		d.changes++
-		lost, later := d.mishap()
+		d.changeCount++
+		lost, later := d.drawMishap()
 		if err := f(late || later); err != nil || !lost && !later {
 			return err
 		}
@@ -82,7 +82,7 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		// A former leader ends at the latest when the time Settle has passed after the election of its successor. So
 		// its requests must take effect within this time.
 		shown := d.now().Add(d.Settle)
-		if d.process.former {
+		if d.process.isFormer {
 			shown = d.process.deposedAt.Add(d.Settle)
 		}
 		out, err = d.create(req, d.now(), shown)
@@ -95,7 +95,7 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		return nil, err
 	}
 	if in := d.byID(out.ProviderID); in != nil {
-		in.reported = true
+		in.isReported = true
 	}
 	return out, nil
 }
@@ -106,7 +106,7 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
 		if err == nil {
 			d.process.world.noteRead(in)
-			if out = d.shows(in); out == nil {
+			if out = d.visibleInstance(in); out == nil {
 				return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
 			}
 			return nil
@@ -190,7 +190,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 			if out.Outcome = provider.UpdateDone; cmp.Or(req.NodeVersion, in.version) != req.Version {
 				out.Outcome = provider.UpdateByAgent
 			}
-		case in.version != req.Version && !req.Drained:
+		case in.version != req.Version && !req.NodeDrained:
 			out.Outcome = provider.UpdateNeedsDrain
 		default:
 			d.process.world.oracle.mayDisturb(in, req.Machine.UID, in.version != req.Version)
@@ -219,7 +219,7 @@ func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.
 				shown = append(shown, in)
 			}
 		}
-		out.Instances, out.Leftovers = d.listing(shown, asked), d.unattached(req.ClusterID)
+		out.Instances, out.Leftovers = d.listing(shown, asked), d.unattachedParts(req.ClusterID)
 		if repeated := d.past.has(ListsRepeat) && len(out.Instances) > 0; repeated && req.Continue == "" {
 			out.Continue, out.Leftovers = "again", nil
 		} else if repeated {

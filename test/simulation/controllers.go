@@ -92,7 +92,7 @@ func (p *Process) watchReachability(origin *Process) {
 		Clock: ticking{PassiveClock: p.clock}}
 	p.reach = successor(reachability.New(options), origin.reach)
 	if origin.reach == nil {
-		p.reach.Lead()
+		p.reach.RecordLeadership()
 	}
 	for i, check := range p.reach.Checks() {
 		l := probe{at: w.clock.at, do: func() time.Duration { return check(context.Background()) }}
@@ -150,16 +150,16 @@ func (a clusterProbe) CaughtUp(context.Context) error {
 	return nil
 }
 
-// stopped returns the reason and a message if the process must not create or replace machines now. Otherwise, the
+// stopReason returns the reason and a message if the process must not create or replace machines now. Otherwise, the
 // reason is empty.
-func (p *Process) stopped() (reason, message string) {
+func (p *Process) stopReason() (reason, message string) {
 	if p.reach == nil {
 		return "", ""
 	}
-	return p.reach.Stopped()
+	return p.reach.StopReason()
 }
 
-func (p *Process) outages() machine.Reach {
+func (p *Process) outages() machine.Reachability {
 	if p.reach == nil {
 		return nil
 	}
@@ -209,8 +209,8 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 	}
 	if w.safety.optionalReconcilers.has(Overshoot) {
 		p.overshoot = successor(overshoot.New(overshoot.Options{
-			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p},
-			Limits: overshoot.Limits{Up: overshootUp, Down: 1, Period: overshoot.DefaultPeriod},
+			Client: control, LiveReader: live, Clock: p.clock, Recorder: recorder{p},
+			Limits: overshoot.Limits{Tolerance: overshootUp, Hysteresis: 1, Period: overshoot.DefaultPeriod},
 		}), origin.overshoot)
 		tables = append(tables, p.overshoot.Wiring())
 	}
@@ -221,10 +221,10 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 			return nil, err
 		}
 		p.health = successor(healthcheck.New(healthcheck.Options{
-			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy,
+			Client: control, LiveClient: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy,
 			MeltdownThreshold: healthThreshold,
-			Stopped:           p.reach.Stopped, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
-			Nodes: &healthcheck.Nodes{Cached: target, Live: targetLive, Synced: p.target.synced},
+			StopReason:        p.reach.StopReason, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
+			Nodes: &healthcheck.Nodes{CachedReader: target, LiveReader: targetLive, IsSynced: p.target.synced},
 		}), origin.health)
 		tables = append(tables, p.health.Wiring())
 	}
@@ -241,7 +241,7 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 			return nil, err
 		}
 		p.approval = successor(approval.New(approval.Options{
-			Provider: providerName, ClusterID: clusterID, Machines: p.control, Live: live, Cache: p.target, Target: targetLive,
+			Provider: providerName, ClusterID: clusterID, Machines: p.control, LiveClient: live, Cache: p.target, Target: targetLive,
 			Classes: classes, Cloud: driver, Recorder: recorder{p}, Clock: p.clock,
 		}), origin.approval)
 		tables = append(tables, p.approval.Wiring(p.target.synced)...)
@@ -256,14 +256,14 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 		p.orphans = successor(orphans.New(orphans.Options{
 			Rules: orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1,
 				ReportOnly: w.safety.reportOnly},
-			Cloud:    driver,
-			Client:   p.control,
-			Live:     live,
-			Target:   &orphans.Target{Nodes: p.target, Live: targetLive, Drainer: p.orphanDrains, Epoch: p.epoch()},
-			Mismatch: func() error { return nil },
-			Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
-			Ledger:   pages.Book{Client: live, Namespace: leases},
-			Reach:    p.reach, CheckInstance: p.machines.CheckInstance, Recorder: recorder{p}, Clock: p.clock,
+			Cloud:        driver,
+			Client:       p.control,
+			LiveClient:   live,
+			Target:       &orphans.Target{Nodes: p.target, LiveClient: targetLive, Drainer: p.orphanDrains, Epoch: p.epoch()},
+			Mismatch:     func() error { return nil },
+			Record:       &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
+			Ledger:       pages.Store{Client: live, Namespace: leases},
+			Reachability: p.reach, CheckInstance: p.machines.CheckInstance, Recorder: recorder{p}, Clock: p.clock,
 		}), origin.orphans)
 		tables = append(tables, p.orphans.Wiring())
 	}

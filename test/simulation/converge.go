@@ -82,7 +82,7 @@ func (w *World) patience() time.Duration {
 }
 
 func (w *World) watchTime() time.Duration {
-	if w.planned {
+	if w.hasPlan {
 		return shortWatch
 	}
 	return longWatch
@@ -90,14 +90,14 @@ func (w *World) watchTime() time.Duration {
 
 func (w *World) rest(wrong func(*World) string) error {
 	w.faults, w.stepsWhenSettled = nil, w.steps
-	w.cloud.past.rest()
+	w.cloud.past.disableEndless()
 	if err := w.runFor(w.settling()); err != nil {
 		return err
 	}
 	if w.corrupted != nil && wrong(w) != "" {
 		return w.Run(wrong) // A corruption at the end was repaired, or had an effect, a while later.
 	}
-	control, target, changes := w.control.Revision(), w.target.Revision(), w.cloud.changes
+	control, target, changes := w.control.Revision(), w.target.Revision(), w.cloud.changeCount
 	if err := w.runFor(w.watchTime()); err != nil {
 		return err
 	}
@@ -105,9 +105,9 @@ func (w *World) rest(wrong func(*World) string) error {
 		return unsettledError{fmt.Errorf("the run did not stay in the end state: %s", missing)}
 	}
 	toControl, toTarget := writesSince(w.control, control), writesSince(w.target, target)
-	if toControl+toTarget > 0 || changes != w.cloud.changes {
+	if toControl+toTarget > 0 || changes != w.cloud.changeCount {
 		return fmt.Errorf("%d control and %d target cluster writes and %d calls of the cloud when settled: %s",
-			toControl, toTarget, w.cloud.changes-changes, w.oracle.lastWrites(control, target))
+			toControl, toTarget, w.cloud.changeCount-changes, w.oracle.lastWrites(control, target))
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ type Corruption struct {
 	// Effect is the number of an effect. The field changes before this effect, or at the end if Effect is AtEnd.
 	Effect int
 	Field  Field
-	How    How
+	How    ChangeKind
 }
 
 // AtEnd means that the change happens after the run has reached its end.
@@ -38,33 +38,33 @@ const (
 	InCloud   Cluster = "cloud"
 )
 
-// How is the way in which a corruption changes a field.
-type How string
+// ChangeKind is the way in which a corruption changes a field.
+type ChangeKind string
 
 // Ways to change a field.
 const (
-	// Dropped means that the field is removed. Emptied means that the field gets the zero value of its type.
-	Dropped How = "dropped"
-	Emptied How = "emptied"
-	// OfAnother means that the field gets the value that it has in another object of the same kind. Earlier means that
+	// ChangeDropped means that the field is removed. Emptied means that the field gets the zero value of its type.
+	ChangeDropped ChangeKind = "dropped"
+	ChangeEmptied ChangeKind = "emptied"
+	// ChangeOfAnother means that the field gets the value that it has in another object of the same kind. Earlier means that
 	// the field gets one of its own earlier values.
-	OfAnother How = "of-another"
-	Earlier   How = "former"
-	// Highest means that the field gets an extreme value: a huge number, a time in the distant future, or a text of 253
+	ChangeOfAnother ChangeKind = "of-another"
+	ChangeEarlier   ChangeKind = "former"
+	// ChangeHighest means that the field gets an extreme value: a huge number, a time in the distant future, or a text of 253
 	// characters. A boolean gets the opposite value. Lowest means that the field gets a negative number or a time in
 	// the distant past.
-	Highest How = "highest"
-	Lowest  How = "lowest"
-	// Other, Other2 and so on mean the remaining values of a field whose schema lists the allowed values.
-	Other  How = "other"
-	Other2 How = "other-2"
-	Other3 How = "other-3"
-	Other4 How = "other-4"
+	ChangeHighest ChangeKind = "highest"
+	ChangeLowest  ChangeKind = "lowest"
+	// ChangeOther, Other2 and so on mean the remaining values of a field whose schema lists the allowed values.
+	ChangeOther  ChangeKind = "other"
+	ChangeOther2 ChangeKind = "other-2"
+	ChangeOther3 ChangeKind = "other-3"
+	ChangeOther4 ChangeKind = "other-4"
 )
 
 // Hows returns all ways in which a corruption can change a field.
-func Hows() []How {
-	return []How{Dropped, Emptied, OfAnother, Earlier, Highest, Lowest, Other, Other2, Other3, Other4}
+func Hows() []ChangeKind {
+	return []ChangeKind{ChangeDropped, ChangeEmptied, ChangeOfAnother, ChangeEarlier, ChangeHighest, ChangeLowest, ChangeOther, ChangeOther2, ChangeOther3, ChangeOther4}
 }
 
 // String returns the corruption in the format of ParseCorruption, for example
@@ -112,7 +112,7 @@ func ParseCorruption(text string) (Corruption, error) {
 	if i < 0 {
 		return bad("it does not say how to change the field")
 	}
-	c.How = How(rest[i+1:])
+	c.How = ChangeKind(rest[i+1:])
 	parts := strings.Split(rest[:i], "/")
 	if len(parts) < 5 {
 		return bad("it lacks the path of a field")

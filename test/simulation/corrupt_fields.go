@@ -53,8 +53,8 @@ type stored struct {
 	earlierVersions func() ([]content, error)
 }
 
-// stored returns all objects with their JSON. The order is always the same.
-func (w *World) stored() (all []stored, err error) {
+// storedObjects returns all objects with their JSON. The order is always the same.
+func (w *World) storedObjects() (all []stored, err error) {
 	for _, cluster := range []Cluster{InControl, InTarget} {
 		for _, gvk := range corruptible[cluster] {
 			for _, o := range w.serverOf(cluster).Snapshot(gvk) {

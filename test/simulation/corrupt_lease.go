@@ -38,7 +38,7 @@ func leaseOf(process string) string {
 
 func (w *World) leases() (all []stored, err error) {
 	for _, p := range w.processes {
-		if p.dead || p.former {
+		if p.dead || p.isFormer {
 			continue
 		}
 		names := map[string]string{leaseOf(p.name): identityOf(p.name, 0)}
@@ -79,13 +79,13 @@ func (w *World) leaseInUse(process, name, holder string, at time.Time, transitio
 
 // leaseValue returns the new value for a field of a Lease. A corruption of the kind Earlier writes the value of the
 // previous leader. A corruption of the kind Other writes the value of the candidate that waits for the Lease.
-func (w *World) leaseValue(o stored, path []string, now any, how How) (to any, possible bool) {
+func (w *World) leaseValue(o stored, path []string, now any, how ChangeKind) (to any, possible bool) {
 	process := w.processOf(o.Name)
 	if process == nil {
 		return nil, false
 	}
 	holder, at := process.name+"-former", w.clock.at.Add(-2*time.Hour)
-	if how == Other {
+	if how == ChangeOther {
 		holder, at = identityOf(process.name, 1), w.clock.at
 	}
 	c, err := contentOf(w.leaseInUse(process.name, "none", holder, at, 0))
@@ -98,7 +98,7 @@ func (w *World) leaseValue(o stored, path []string, now any, how How) (to any, p
 
 func (w *World) processOf(lease string) *Process {
 	for _, p := range w.processes {
-		if !p.dead && !p.former && (lease == leaseOf(p.name) || lease == commonLeaseOf(p.name)) {
+		if !p.dead && !p.isFormer && (lease == leaseOf(p.name) || lease == commonLeaseOf(p.name)) {
 			return p
 		}
 	}

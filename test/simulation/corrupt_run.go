@@ -19,24 +19,24 @@ type Outcome string
 
 // These are the outcomes.
 const (
-	// NotAdmitted: an API server rejects the change.
-	NotAdmitted Outcome = "refused by admission"
-	// Repaired: the field has its regular value again, and the run ends like the undisturbed run.
-	Repaired Outcome = "repaired"
-	// Harmless means that the field keeps the changed value, and that the run otherwise ends like the run without the
+	// OutcomeNotAdmitted: an API server rejects the change.
+	OutcomeNotAdmitted Outcome = "refused by admission"
+	// OutcomeRepaired: the field has its regular value again, and the run ends like the undisturbed run.
+	OutcomeRepaired Outcome = "repaired"
+	// OutcomeHarmless means that the field keeps the changed value, and that the run otherwise ends like the run without the
 	// corruption.
-	Harmless Outcome = "harmless"
-	// Named: a condition or an event reports the problem. No instance is lost or leaked.
-	Named Outcome = "named"
-	// AskedFor: Machinist did what the changed field requests according to its documentation.
-	AskedFor Outcome = "asked for"
-	// Violated means that the run has none of the other outcomes.
-	Violated Outcome = "violation"
+	OutcomeHarmless Outcome = "harmless"
+	// OutcomeNamed: a condition or an event reports the problem. No instance is lost or leaked.
+	OutcomeNamed Outcome = "named"
+	// OutcomeAskedFor: Machinist did what the changed field requests according to its documentation.
+	OutcomeAskedFor Outcome = "asked for"
+	// OutcomeViolated means that the run has none of the other outcomes.
+	OutcomeViolated Outcome = "violation"
 )
 
 // Outcomes returns all outcomes in the order of the columns in a report.
 func Outcomes() []Outcome {
-	return []Outcome{NotAdmitted, Repaired, Harmless, Named, AskedFor, Violated}
+	return []Outcome{OutcomeNotAdmitted, OutcomeRepaired, OutcomeHarmless, OutcomeNamed, OutcomeAskedFor, OutcomeViolated}
 }
 
 // These constants limit the actions of processes that wait for a repair. The limits apply to a period of length
@@ -49,14 +49,14 @@ const (
 func (r *recording) corruptedRun(c Corruption, story func(string)) (Outcome, error) {
 	w, err := r.stateAt(c.Effect)
 	if err != nil {
-		return Violated, err
+		return OutcomeViolated, err
 	}
 	w.story = story
 	err = w.corrupt(c, false)
 	var refused refusedError
 	switch {
 	case errors.As(err, &refused):
-		return NotAdmitted, nil
+		return OutcomeNotAdmitted, nil
 	case err != nil:
 		return "", err
 	}
@@ -96,66 +96,66 @@ func (r *recording) stateAt(effect int) (*World, error) {
 func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			outcome, err = Violated, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			outcome, err = OutcomeViolated, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	w.planned, w.faults = true, nil
+	w.hasPlan, w.faults = true, nil
 	w.check()
 	unsettled := unsettledError{}
 	err = w.oracle.failure()
 	if err == nil {
-		err = w.Run(Settled)
+		err = w.Run(SettledDifference)
 	}
 	asks, named := w.corrupted.asks, w.reportedProblems(r.end)
 	may := w.corrupted.permits
 	if err != nil {
-		if asks != nil && asks.unending && named != "" && w.oracle.failure() == nil {
-			return Named, nil
+		if asks != nil && asks.isEndless && named != "" && w.oracle.failure() == nil {
+			return OutcomeNamed, nil
 		}
 		if !errors.As(err, &unsettled) {
-			return Violated, err
+			return OutcomeViolated, err
 		}
 		most := maxWrites
-		if asks != nil && asks.lose {
+		if asks != nil && asks.mayLose {
 			most *= 10 // The request may replace machines meanwhile.
 		}
 		if busy := w.checkQuiet(most); busy != nil {
-			return Violated, fmt.Errorf("%w; %w", err, busy)
+			return OutcomeViolated, fmt.Errorf("%w; %w", err, busy)
 		}
 	}
-	if lost := w.lost(r, existing); lost != "" && !may(func(a *meaning) bool { return a.lose }) && !r.losesAnyway(w) {
-		return Violated, fmt.Errorf("instance %s is lost (%s)", lost, named)
+	if lost := w.lostInstance(r, existing); lost != "" && !may(func(a *meaning) bool { return a.mayLose }) && !r.losesAnyway(w) {
+		return OutcomeViolated, fmt.Errorf("instance %s is lost (%s)", lost, named)
 	}
-	if leaked := w.leaked(r); leaked != "" && !may(func(a *meaning) bool { return a.leak }) {
-		return Violated, fmt.Errorf("instance %s leaks (%s)", leaked, named)
+	if leaked := w.leaked(r); leaked != "" && !may(func(a *meaning) bool { return a.mayLeak }) {
+		return OutcomeViolated, fmt.Errorf("instance %s leaks (%s)", leaked, named)
 	}
 	got := r.comparable(endOf(w))
-	difference := got.difference(r.comparable(r.result.End))
+	difference := got.difference(r.comparable(r.result.FinalState))
 	switch {
 	case err == nil && difference == "" && w.isRepaired(r):
-		return Repaired, nil
+		return OutcomeRepaired, nil
 	case err == nil && difference == "":
-		return Harmless, nil
-	case may(func(a *meaning) bool { return a.differ || a.lose || a.leak }):
-		return AskedFor, nil
+		return OutcomeHarmless, nil
+	case may(func(a *meaning) bool { return a.mayDiffer || a.mayLose || a.mayLeak }):
+		return OutcomeAskedFor, nil
 	case named != "":
-		return Named, nil
+		return OutcomeNamed, nil
 	case err != nil:
-		return Violated, fmt.Errorf("no condition or event reports the corruption: %w", err)
+		return OutcomeViolated, fmt.Errorf("no condition or event reports the corruption: %w", err)
 	case r.endsAnyway(w, got):
-		return Harmless, nil
+		return OutcomeHarmless, nil
 	}
-	return Violated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
+	return OutcomeViolated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
 }
 
-// extreme matches a text that the corruption Highest has written, and the characters around this text. Machinist does
+// extremeText matches a text that the corruption Highest has written, and the characters around this text. Machinist does
 // not remove conditions with such a type, because another client has written them.
-var extreme = regexp.MustCompile(` ?x{200,}[^ \]]*`)
+var extremeText = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 
 func withoutExtremes(e End) End {
 	out := End{}
 	for line, n := range e {
-		out[extreme.ReplaceAllString(line, "")] += n
+		out[extremeText.ReplaceAllString(line, "")] += n
 	}
 	return out
 }
@@ -163,11 +163,11 @@ func withoutExtremes(e End) End {
 // checkQuiet checks a world in which processes wait for a repair. Meanwhile, the processes may take only a limited
 // number of steps, and send only a limited number of calls and writes.
 func (w *World) checkQuiet(most int) error {
-	steps, calls, control, target := w.steps, w.cloud.changes, w.control.Revision(), w.target.Revision()
+	steps, calls, control, target := w.steps, w.cloud.changeCount, w.control.Revision(), w.target.Revision()
 	if err := w.runFor(shortWatch); err != nil {
 		return err
 	}
-	n := w.cloud.changes - calls
+	n := w.cloud.changeCount - calls
 	for _, c := range slices.Concat(w.control.Changes(control), w.target.Changes(target)) {
 		if c.GVK.Kind != "Lease" { // A leader renews its Lease all the time.
 			n++
@@ -183,13 +183,13 @@ func (w *World) checkQuiet(most int) error {
 	return nil
 }
 
-// lost returns an instance that no longer exists although its machine is still wanted, or "". While machines are being
+// lostInstance returns an instance that no longer exists although its machine is still wanted, or "". While machines are being
 // deleted, the order of actions decides which instances are deleted. In this case, the number of created instances is
 // compared with the undisturbed run.
-func (w *World) lost(r *recording, existing map[string]bool) string {
+func (w *World) lostInstance(r *recording, existing map[string]bool) string {
 	if w.corrupted.Effect != AtEnd {
 		// In another order of actions, a machine may be deleted before it gets an instance.
-		most := max(r.result.Made, r.end.everMade())
+		most := max(r.result.CreatedInstances, r.end.everMade())
 		if made := w.cloud.madeInAll(); made > most && r.scenario.MayDiffer == nil && r.scenario.Group == Lifecycle {
 			return fmt.Sprintf("of unknown name (%d were created, and %d are enough)", made, most)
 		}
@@ -226,11 +226,11 @@ func (r *recording) inAnotherOrder(of *World, is func(*World) bool) bool {
 		if err != nil {
 			return false
 		}
-		w.planned, w.faults = true, nil
+		w.hasPlan, w.faults = true, nil
 		for range touches {
 			w.random.Uint64()
 		}
-		if w.Run(Settled) == nil && is(w) {
+		if w.Run(SettledDifference) == nil && is(w) {
 			return true
 		}
 	}
@@ -312,7 +312,7 @@ func (w *World) isRepaired(r *recording) bool {
 }
 
 func (w *World) valueOf(f Field) any {
-	all, err := w.stored()
+	all, err := w.storedObjects()
 	if err != nil {
 		return nil
 	}

@@ -23,27 +23,27 @@ type Corruptions struct {
 	States  int
 	Seed    uint64
 	Workers int
-	// Only restricts the sweep to fields whose name in reports matches this pattern. Nil means all fields.
-	Only *regexp.Regexp
+	// FieldPattern restricts the sweep to fields whose name in reports matches this pattern. Nil means all fields.
+	FieldPattern *regexp.Regexp
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough is called with the failures so far, unless it is nil. If the function returns true, the sweep ends early.
-	Enough func([]Failure) bool
+	// StopEarly is called with the failures so far, unless it is nil. If the function returns true, the sweep ends early.
+	StopEarly func([]Failure) bool
 }
 
 type candidate struct {
 	Corruption
 	group string
-	// chance is a number from 0 to 1 by which the candidates of a group are sorted. The value is a hash of the
+	// sortKey is a number from 0 to 1 by which the candidates of a group are sorted. The value is a hash of the
 	// corruption.
-	chance float64
-	rank   float64
+	sortKey float64
+	rank    float64
 }
 
 // Run runs the sweep.
 func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 	began := time.Now()
-	report := CorruptionReport{By: map[string]CorruptionCounts{}, Ways: map[string]bool{}}
+	report := CorruptionReport{ByField: map[string]CorruptionCounts{}, ChangeKinds: map[string]bool{}}
 	var (
 		mu      sync.Mutex
 		workers sync.WaitGroup
@@ -81,16 +81,16 @@ func (s Corruptions) Run(scheme *runtime.Scheme) (CorruptionReport, error) {
 					if errors.Is(err, errNoSuchField) {
 						continue
 					}
-					if outcome != NotAdmitted {
+					if outcome != OutcomeNotAdmitted {
 						left--
 					}
 					mu.Lock()
 					report.noteOutcome(r, c, outcome, err)
-					if outcome == Violated && s.Enough != nil && s.Enough(report.Failures) {
+					if outcome == OutcomeViolated && s.StopEarly != nil && s.StopEarly(report.Failures) {
 						stop.Store(true)
 					}
-					if s.Progress != nil && report.Run%1000 == 0 && outcome != NotAdmitted {
-						s.Progress(report.Run)
+					if s.Progress != nil && report.RunCount%1000 == 0 && outcome != OutcomeNotAdmitted {
+						s.Progress(report.RunCount)
 					}
 					mu.Unlock()
 				}
@@ -120,7 +120,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 		if err != nil {
 			return nil, nil, err
 		}
-		objects, err := w.stored()
+		objects, err := w.storedObjects()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -132,7 +132,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 			for _, path := range paths {
 				f := o.Field
 				f.Path = path
-				if s.Only != nil && !s.Only.MatchString(f.ReportName()) {
+				if s.FieldPattern != nil && !s.FieldPattern.MatchString(f.ReportName()) {
 					continue
 				}
 				for _, how := range Hows() {
@@ -146,7 +146,7 @@ func (s Corruptions) candidates(scheme *runtime.Scheme, i int) (*recording, []ca
 	}
 	// Within a group, states and objects are in random order. The order of the groups depends on the scenario.
 	slices.SortStableFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.chance, b.chance))
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.sortKey, b.sortKey))
 	})
 	nth := 0
 	for j := range all {

@@ -13,38 +13,38 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// longest is the length of the text that a corruption of the kind Highest writes. Longer names are not valid in
+// longestText is the length of the text that a corruption of the kind Highest writes. Longer names are not valid in
 // Kubernetes.
-const longest = 253
+const longestText = 253
 
 // newValue returns the new value of a field, whether the field is removed, and whether the change is possible.
-func (w *World) newValue(all []stored, o stored, path []string, how How) (to any, drop, possible bool) {
+func (w *World) newValue(all []stored, o stored, path []string, how ChangeKind) (to any, drop, possible bool) {
 	now, ok := valueAt(o.content, path)
 	if parent, has := valueAt(o.content, path[:len(path)-1]); !ok {
 		// If the object lacks the field, the value can come from another object or from an earlier version.
-		if _, isMap := parent.(map[string]any); !has || !isMap || how != OfAnother && how != Earlier {
+		if _, isMap := parent.(map[string]any); !has || !isMap || how != ChangeOfAnother && how != ChangeEarlier {
 			return nil, false, false
 		}
 	}
-	if o.Kind == "Lease" && (how == Earlier || how == Other) {
+	if o.Kind == "Lease" && (how == ChangeEarlier || how == ChangeOther) {
 		to, possible = w.leaseValue(o, path, now, how)
 		return to, false, possible
 	}
 	switch how {
-	case Dropped:
+	case ChangeDropped:
 		return nil, true, true
-	case Emptied:
+	case ChangeEmptied:
 		to, possible = emptied(now)
-	case OfAnother:
+	case ChangeOfAnother:
 		to, possible = ofAnother(all, o, path, now)
-	case Earlier:
+	case ChangeEarlier:
 		to, possible = earlierValue(o, path, now)
-	case Highest:
+	case ChangeHighest:
 		to, possible = highest(now)
-	case Lowest:
+	case ChangeLowest:
 		to, possible = lowest(now)
 	default:
-		to, possible = otherOf(o.Kind, path, now, slices.Index(Hows(), how)-slices.Index(Hows(), Other)+1)
+		to, possible = otherOf(o.Kind, path, now, slices.Index(Hows(), how)-slices.Index(Hows(), ChangeOther)+1)
 	}
 	return to, false, possible && !sameValue(now, to)
 }
@@ -110,7 +110,7 @@ func highest(now any) (any, bool) {
 		case duration.MatchString(x):
 			return "2562047h47m16s", true // Within a second of the longest duration.
 		}
-		return strings.Repeat("x", longest), true
+		return strings.Repeat("x", longestText), true
 	case int64:
 		return int64(math.MaxInt32), true
 	case bool:

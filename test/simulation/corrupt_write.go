@@ -17,10 +17,10 @@ type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
-	// at is the time of the corruption. waived is true if the oracle has skipped a rule because of the corruption.
-	at     time.Time
-	waived bool
-	events []string
+	// corruptionTime is the time of the corruption. waived is true if the oracle has skipped a rule because of the corruption.
+	corruptionTime time.Time
+	isWaived       bool
+	events         []string
 }
 
 var errNoSuchField = errors.New("the field does not exist or cannot be changed in this way")
@@ -34,22 +34,22 @@ func (c *corrupted) noteEvent(kind, reason string) {
 }
 
 func (c *corrupted) allows(rule string, now time.Time) bool {
-	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) && (rule != "incident" || !c.asks.lose) ||
-		c.asks.onlySoon && now.Sub(c.at) > soonAfter {
+	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) && (rule != "incident" || !c.asks.mayLose) ||
+		c.asks.onlySoon && now.Sub(c.corruptionTime) > soonAfter {
 		return false
 	}
-	c.waived = true
+	c.isWaived = true
 	return true
 }
 
 func (c *corrupted) permits(what func(*meaning) bool) bool {
-	return c.asks != nil && (!c.asks.onlySoon || c.waived) && what(c.asks)
+	return c.asks != nil && (!c.asks.onlySoon || c.isWaived) && what(c.asks)
 }
 
 // corrupt changes a field with all permissions, subject to the API server's admission. If dry is true, the field is not
 // changed, and the result only shows whether the change is possible.
 func (w *World) corrupt(c Corruption, dry bool) error {
-	all, err := w.stored()
+	all, err := w.storedObjects()
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	if !dry {
 		deleted := o.object != nil && !o.object.GetDeletionTimestamp().IsZero()
 		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: requestedBy(c, deleted),
-			at: w.clock.at}
+			corruptionTime: w.clock.at}
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
 		w.logf("person: %s becomes %q, was %q", c.Field, shown(to), shown(before))
 	}
@@ -124,5 +124,5 @@ func (w *World) retag(providerID string, tags content) {
 	in.madeFor = in.owner()
 	text := func(name string) string { s, _ := tags[name].(string); return s }
 	in.ClusterID, in.MachineUID, in.MachineKey = text("cluster"), types.UID(text("machineUID")), text("machine")
-	w.cloud.changes++
+	w.cloud.changeCount++
 }

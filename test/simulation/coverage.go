@@ -31,7 +31,7 @@ type Cell struct{ Done, All int }
 // family returns the name under which tables count a fault. The name does not contain the kind if the fault freezes or
 // relists a cache.
 func (f Fault) family() string {
-	for _, word := range []string{frozen, relisted} {
+	for _, word := range []string{freezePrefix, relistPrefix} {
 		if strings.HasPrefix(string(f), word) {
 			return strings.TrimSuffix(word, "-")
 		}

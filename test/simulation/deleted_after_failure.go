@@ -13,9 +13,9 @@ import (
 func failureScenarios() []Scenario {
 	return []Scenario{
 		{Name: "vanished-with-hook", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 1)),
-			Begin: []Action{setBudget(budget("pace", "1"))}, Script: vanishesWithHook, MayDiffer: anyEnd},
+			InitialActions: []Action{setBudget(budget("pace", "1"))}, Script: vanishesWithHook, MayDiffer: anyEnd},
 		{Name: "retries-of-failed", Group: HealthChecks, Controllers: Health, Base: fleet(2, "a", joinsWithin(impatience)),
-			Begin: []Action{retriesLimited(1)}, Script: retriesFail, MayDiffer: anyEnd},
+			InitialActions: []Action{retriesLimited(1)}, Script: retriesFail, MayDiffer: anyEnd},
 		{Name: "replacements-failing", Group: Lifecycle, Script: inOrder(replacementsFail()), MayDiffer: anyEnd},
 	}
 }
@@ -85,10 +85,10 @@ const mostRetries = 5
 func retriesFail(*rand.Rand) []Action {
 	failed := func(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 	return slices.Concat([]Action{
-		trouble("machines of image a no longer join", func(t *troubles) { t.silent, t.mostSilent = "a", mostRetries }),
+		trouble("machines of image a no longer join", func(t *cloudProblems) { t.silentImage, t.mostSilent = "a", mostRetries }),
 		breakInstance(0),
 	}, lasting(8), []Action{
-		trouble("machines of image a join again", func(t *troubles) { t.silent = "" }),
+		trouble("machines of image a join again", func(t *cloudProblems) { t.silentImage = "" }),
 		{Name: "delete failed machines", Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, m := range w.machines() {
 				if failed(m) {
@@ -111,9 +111,9 @@ const mostFailing = 11
 // replacementsFail creates machines that never join until the image is fixed. The next attempt then joins.
 func replacementsFail() []Action {
 	return slices.Concat([]Action{bootAtOnce(),
-		trouble("machines of image c do not join", func(t *troubles) { t.silent, t.mostSilent = "c", mostFailing }),
+		trouble("machines of image c do not join", func(t *cloudProblems) { t.silentImage, t.mostSilent = "c", mostFailing }),
 		create(fleet(1, "c", joinsWithin(impatience))),
-	}, lasting(15), []Action{trouble("machines of image c join", func(t *troubles) { t.silent = "" })}, lasting(8))
+	}, lasting(15), []Action{trouble("machines of image c join", func(t *cloudProblems) { t.silentImage = "" })}, lasting(8))
 }
 
 // mayRetry limits the machines that were created and did not join, in scenarios that limit retries.

@@ -31,28 +31,28 @@ func disruptionScenarios() []Scenario {
 	pace := setBudget(budget("pace", "1"))
 	inPlace := fleet(3, "a", ofType(v1beta1.StrategyInPlace), ofFirstVersion)
 	return []Scenario{
-		{Name: "budgets-overlap", Group: Disruptions, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{
+		{Name: "budgets-overlap", Group: Disruptions, Base: fleet(2, "a", strategy(1, 0)), InitialActions: []Action{
 			create(fleet(2, "a", withName("api"), strategy(1, 1))), create(fleet(1, "a", withName("jobs"), strategy(1, 0))),
 			setBudget(budget("all", "2")), setBudget(budget("front", "30%", forApps("web", "api"))),
 		}, Script: overlapping},
-		{Name: "fleet-paused", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)), Begin: []Action{pace},
+		{Name: "fleet-paused", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)), InitialActions: []Action{pace},
 			Script: pausing},
 		{Name: "scale-down-of-the-exchanged", Group: Disruptions, Variants: 2, Base: fleet(3, "a", strategy(1, 0)),
-			Begin: []Action{pace}, Script: scalingDuringReplacement},
+			InitialActions: []Action{pace}, Script: scalingDuringReplacement},
 		{Name: "budget-windows", Group: Disruptions, Base: fleet(2, "a", strategy(1, 1)),
-			Begin: []Action{setBudget(budget("always", "2"))}, Script: inWindows},
+			InitialActions: []Action{setBudget(budget("always", "2"))}, Script: inWindows},
 		{Name: "budget-of-the-broken", Group: Disruptions, Controllers: Health, Base: fleet(4, "a", replacedAtOnce),
-			Begin: []Action{create(fleet(2, "a", withName("api"), replacedAtOnce, strategy(0, 1))), pace,
+			InitialActions: []Action{create(fleet(2, "a", withName("api"), replacedAtOnce, strategy(0, 1))), pace,
 				checkOf("100%", deployment, "api")},
 			Age: oldAge, Script: breaking},
 		{Name: "exchange", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(1, 0)),
-			Begin: []Action{pace, setBudget(budget("others", "0", forReasons(v1beta1.DisruptionRollout)))},
-			Age:   oldAge, Script: exchanging(deployment)},
+			InitialActions: []Action{pace, setBudget(budget("others", "0", forReasons(v1beta1.DisruptionRollout)))},
+			Age:            oldAge, Script: exchanging(deployment)},
 		{Name: "exchange-without-surge", Group: Disruptions, Variants: 2, Base: fleet(2, "a", strategy(0, 1)),
-			Begin: []Action{pace}, Age: oldAge, Script: exchanging(deployment)},
-		{Name: "exchange-in-a-set", Group: Disruptions, Variants: 2, Begin: []Action{createSet("solo", 2, "a"), pace},
+			InitialActions: []Action{pace}, Age: oldAge, Script: exchanging(deployment)},
+		{Name: "exchange-in-a-set", Group: Disruptions, Variants: 2, InitialActions: []Action{createSet("solo", 2, "a"), pace},
 			Age: oldAge, Script: exchanging("solo")},
-		{Name: "budget-in-place", Group: Disruptions, Variants: 2, Base: inPlace, Begin: []Action{pace},
+		{Name: "budget-in-place", Group: Disruptions, Variants: 2, Base: inPlace, InitialActions: []Action{pace},
 			Script: updatingPaused},
 	}
 }
@@ -77,10 +77,10 @@ func pausing(r *rand.Rand) []Action {
 	}
 	if r.IntN(2) == 0 {
 		return slices.Concat([]Action{setBudget(paused()), roll("b").after(5 * time.Second)}, change,
-			[]Action{dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)})
+			[]Action{dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", isScaled)})
 	}
 	return slices.Concat([]Action{roll("b"), setBudget(paused()).after(upTo(r, 40*time.Second))}, change,
-		[]Action{dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)})
+		[]Action{dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", isScaled)})
 }
 
 // scalingDuringReplacement scales down a fleet with a machine that must be replaced. The fleet is paused before or
@@ -151,7 +151,7 @@ func updatingPaused(r *rand.Rand) []Action {
 	return []Action{upgrade("v1.36.4"), setBudget(paused()).waitFor("a set has an order", func(w *World) bool {
 		return upgraded(w) || slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")),
 			func(o client.Object) bool { return o.GetAnnotations()[v1beta1.AnnotationMoveTo] != "" })
-	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", scaled)}
+	}), scale(int32(2 + 2*r.IntN(2))), dropBudget(disruption.PauseBudget).waitFor("the fleet is scaled", isScaled)}
 }
 
 func budget(name, most string, change ...func(*v1beta1.MachineDisruptionBudget)) *v1beta1.MachineDisruptionBudget {
@@ -199,13 +199,13 @@ func dropBudget(name string) Action {
 
 func (d Action) waitFor(what string, is func(*World) bool) Action {
 	d.Name += " once " + what
-	d.After = is
+	d.Condition = is
 	return d
 }
 
-// scaled reports whether the deployment has the requested number of machines, all running. If a rollout creates new
+// isScaled reports whether the deployment has the requested number of machines, all running. If a rollout creates new
 // machines before it deletes old ones, there may be more machines than requested.
-func scaled(w *World) bool {
+func isScaled(w *World) bool {
 	fleets, _ := w.fleets()
 	f, live, surge := fleets[0], 0, 0
 	for _, m := range w.machines() {
@@ -217,7 +217,7 @@ func scaled(w *World) bool {
 			surge++
 		}
 	}
-	most := invariants.BoundsOfDeployment(f.deployment).Most
+	most := invariants.BoundsOfDeployment(f.deployment).MaxLive
 	return live >= f.wanted && live <= min(f.wanted+surge, most)
 }
 
@@ -301,10 +301,10 @@ func (w *World) disruptionMissing(fleets []*askedFleet) (missing []string) {
 		}
 	}
 	for _, p := range w.processes {
-		if p.ledger == nil || p.dead || p.former {
+		if p.ledger == nil || p.dead || p.isFormer {
 			continue
 		}
-		for _, who := range p.ledger.Waiting(namespace) {
+		for _, who := range p.ledger.WaitingAskers(namespace) {
 			missing = append(missing, fmt.Sprintf("%s waits for a disruption budget", who))
 		}
 	}

@@ -34,33 +34,33 @@ func drainScenarios() []Scenario {
 		{name: "done", kind: Job, replicas: 1, grace: 5}}
 	return []Scenario{
 		{Name: "drain-one-at-a-time", Group: Draining, Base: two, Script: script(roll("b")),
-			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 20, slow: true}}},
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 1, grace: 20, slow: true}}},
 		{Name: "drain-never-allowed", Group: Draining, Base: one, Script: script(deleteMachine(0)),
-			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 2, grace: 30, slow: true}}},
 		{Name: "drain-long-grace", Group: Draining, Base: one, Script: script(deleteMachine(0)),
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 600, slow: true},
 				{name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
 		{Name: "drain-beside-others", Group: Draining, Base: two, Script: script(scale(1)),
 			// As many pods as nodes, so that each node has one.
-			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5, spread: true}}, bystanders...)},
+			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5, spreadsPods: true}}, bystanders...)},
 		{Name: "drain-same-names", Group: Draining, Base: two, Script: script(deleteMachine(0), deleteMachine(1)),
-			Apps: []app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}},
+			Apps: []app{{name: "db", kind: StatefulSet, replicas: 2, minAvailable: 1, grace: 5, volume: true}}},
 		{Name: "drain-stuck-volume", Group: Draining, Base: one, Script: script(deleteMachine(0)),
-			Apps: []app{{name: "db", kind: ReplicaSet, replicas: 1, grace: 5, volume: true, sticks: true}}},
+			Apps: []app{{name: "db", kind: ReplicaSet, replicas: 1, grace: 5, volume: true, staysAttached: true}}},
 		{Name: "drain-silent-node", Group: Draining, Base: two, Script: script(hangKubelet(), deleteSilent()),
-			Apps: append([]app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}, bystanders[0])},
+			Apps: append([]app{{name: "db", kind: StatefulSet, replicas: 2, minAvailable: 1, grace: 5, volume: true}}, bystanders[0])},
 		{Name: "drain-forced", Group: Draining, Base: one,
 			Script:    script(deleteMachine(0), annotateDeleted(v1beta1.AnnotationForceDelete)),
 			MayDiffer: anyEnd, // While the credentials are refused, the machine is deleted without its instance.
-			Apps:      []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
+			Apps:      []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 2, grace: 30, slow: true}}},
 		{Name: "drain-for-update", Group: Draining, Base: fleet(2, "a", drained, ofType(v1beta1.StrategyInPlace)),
 			Script: script(upgrade("v1.36.4")),
-			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 10, volume: true}},
+			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 1, grace: 10, volume: true}},
 				bystanders[0])},
 		{Name: "drain-update-withdrawn", Group: Draining, Base: fleet(1, "a", drained, ofType(v1beta1.StrategyInPlace),
 			ofFirstVersion),
 			Script: script(upgrade("v1.36.4"), upgrade(firstVersion).onceDraining()),
-			Apps:   []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 10}}},
+			Apps:   []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 2, grace: 10}}},
 	}
 }
 
@@ -69,8 +69,8 @@ func hangKubelet() Action {
 	return Action{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var hung *instance
 		most := 0
-		for _, in := range w.recorded() {
-			n := len(w.podsWhere(func(p *corev1.Pod) bool { return p.Spec.NodeName == in.NodeName && !stays(p) }))
+		for _, in := range w.recordedInstances() {
+			n := len(w.podsWhere(func(p *corev1.Pod) bool { return p.Spec.NodeName == in.NodeName && !isPermanent(p) }))
 			if w.kubeletOn(in.NodeName) == in && (hung == nil || n > most) {
 				hung, most = in, n
 			}
@@ -94,7 +94,7 @@ func deleteSilent() Action {
 		}
 		return found
 	}
-	return Action{Name: "delete the silent machine", After: func(w *World) bool { return len(silent(w)) > 0 },
+	return Action{Name: "delete the silent machine", Condition: func(w *World) bool { return len(silent(w)) > 0 },
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, o := range silent(w) {
 				w.logf("the machine is %s", o.GetName())
@@ -110,7 +110,7 @@ func deleteSilent() Action {
 // annotateDeleted returns an action that annotates all machines that are being deleted. The action waits until a
 // machine is being drained or has been removed.
 func annotateDeleted(key string) Action {
-	return Action{Name: "annotate machines that are being deleted: " + key, After: draining,
+	return Action{Name: "annotate machines that are being deleted: " + key, Condition: draining,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 				m := o.(*v1beta1.Machine)
@@ -129,7 +129,7 @@ func annotateDeleted(key string) Action {
 
 func (d Action) onceDraining() Action {
 	d.Name += " during a drain"
-	d.After = func(w *World) bool { return draining(w) || upgraded(w) }
+	d.Condition = func(w *World) bool { return draining(w) || upgraded(w) }
 	return d
 }
 

@@ -16,8 +16,8 @@ type Effect struct {
 	Verb, Kind, Name string
 	// Reads is true if the effect only reads and changes nothing.
 	Reads bool
-	// Versioned means that a deletion has a resource version as a precondition.
-	Versioned bool
+	// HasPrecondition means that a deletion has a resource version as a precondition.
+	HasPrecondition bool
 	// Cloud means that the effect is a call of the cloud.
 	Cloud bool
 }
@@ -28,8 +28,8 @@ func (e Effect) String() string {
 
 // Faults chooses the faults that happen in a run.
 type Faults interface {
-	// Of returns the fault to inject at the next effect, or "" if there is none.
-	Of(w *World, e Effect) Fault
+	// Next returns the fault to inject at the next effect, or "" if there is none.
+	Next(w *World, e Effect) Fault
 }
 
 // errDead is the error of every request of a crashed process. These requests have no effect.
@@ -57,8 +57,8 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	e.N = w.effects
 	w.effects++
 	fault := NoFault
-	if w.faults != nil && !p.former {
-		fault = w.faults.Of(w, e)
+	if w.faults != nil && !p.isFormer {
+		fault = w.faults.Next(w, e)
 	}
 	if fault != NoFault {
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
@@ -72,7 +72,7 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 		w.logf("%s: %v", e, err)
 		return err
 	}
-	err := apply(fault == Late)
+	err := apply(fault == FaultLate)
 	switch {
 	case w.story == nil:
 	case err != nil:
@@ -82,10 +82,10 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	}
 	w.check()
 	switch fault {
-	case CrashAfter:
+	case FaultCrashAfter:
 		p.die()
 		return errDead
-	case Lost, Late:
+	case FaultLost, FaultLate:
 		return errNoAnswer
 	}
 	return err

@@ -48,9 +48,9 @@ type elector struct {
 const (
 	// retryPeriod equals that of process.Config.
 	retryPeriod = time.Second
-	// undisturbed is the time that the same process must lead until the election ends. longestElection limits the
+	// undisturbedLead is the time that the same process must lead until the election ends. longestElection limits the
 	// duration of an election.
-	undisturbed, longestElection = leaseDuration + 5*time.Second, fence.LongestDuration + 2*leaseDuration
+	undisturbedLead, longestElection = leaseDuration + 5*time.Second, fence.LongestDuration + 2*leaseDuration
 	// leaseGroup is the group of the providers.
 	leaseGroup = "2-shards"
 )
@@ -79,7 +79,7 @@ func (e *election) candidate() *elector {
 	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: leaseClient{world: w, actor: c.identity}, Namespace: leases, Name: name, Holder: holder,
 			Duration: leaseDuration, Labels: leaseLabels(e.name),
-			First: func(context.Context) (bool, error) { return first, nil }}
+			IsFirst: func(context.Context) (bool, error) { return first, nil }}
 	}
 	own := lease(leaseOf(e.name), c.identity)
 	c.lock = c.fence.Guard(own)
@@ -152,7 +152,7 @@ func (e *election) possible() (out []choice) {
 
 func (e *election) process() *Process {
 	for _, p := range e.world.processes {
-		if p.name == e.name && !p.former && !p.dead {
+		if p.name == e.name && !p.isFormer && !p.dead {
 			return p
 		}
 	}
@@ -188,7 +188,7 @@ func (c *elector) turn() error {
 		return c.elected()
 	case now.Sub(c.leaderless) > longestElection:
 		w.oracle.breach("election", "the %ss have no leader for %s", c.name, longestElection)
-	case c.leads && now.Sub(c.quiet) > undisturbed:
+	case c.leads && now.Sub(c.quiet) > undisturbedLead:
 		w.logf("%s leads undisturbed", c.identity)
 		if p := c.process(); p != nil {
 			p.elector = nil
@@ -208,7 +208,7 @@ func (c *elector) elected() error {
 	}
 	c.leads, c.quiet, c.leaderless = true, w.clock.at, w.clock.at
 	for i, p := range w.processes {
-		if p.name != c.name || p.former {
+		if p.name != c.name || p.isFormer {
 			continue
 		}
 		if !p.dead {
@@ -225,9 +225,9 @@ func (c *elector) elected() error {
 	return nil
 }
 
-// decides reports whether processes with this name need an election before they run again. A process that needs no
+// needsElection reports whether processes with this name need an election before they run again. A process that needs no
 // election runs again after a restart.
-func (e *election) decides(name string) bool { return e != nil && e.name == name }
+func (e *election) needsElection(name string) bool { return e != nil && e.name == name }
 
 func (e *election) next() (at time.Time, waits bool) {
 	if e == nil {

@@ -18,54 +18,54 @@ type Fault string
 // These faults concern a single effect.
 const (
 	NoFault Fault = ""
-	// CrashBefore ends the process before the effect, and CrashAfter after it.
-	CrashBefore Fault = "crash-before"
-	CrashAfter  Fault = "crash-after"
-	// Refused means that the process gets an error, and the effect does not happen.
-	Refused Fault = "refused"
-	// Lost means that the process gets an error, but the effect happens.
-	Lost Fault = "lost"
-	// Late means that the process gets an error, and the effect happens later. This is possible only for cloud calls.
+	// FaultCrashBefore ends the process before the effect, and CrashAfter after it.
+	FaultCrashBefore Fault = "crash-before"
+	FaultCrashAfter  Fault = "crash-after"
+	// FaultRefused means that the process gets an error, and the effect does not happen.
+	FaultRefused Fault = "refused"
+	// FaultLost means that the process gets an error, but the effect happens.
+	FaultLost Fault = "lost"
+	// FaultLate means that the process gets an error, and the effect happens later. This is possible only for cloud calls.
 	// For other effects, use the fault Lost.
-	Late Fault = "late"
-	// Conflict means that another client has changed the object. Throttled means that there were too many requests, and
+	FaultLate Fault = "late"
+	// FaultConflict means that another client has changed the object. Throttled means that there were too many requests, and
 	// says when to retry. Denied means that the request is forbidden. None of these effects happens.
-	Conflict  Fault = "conflict"
-	Throttled Fault = "throttled"
-	Denied    Fault = "denied"
+	FaultConflict  Fault = "conflict"
+	FaultThrottled Fault = "throttled"
+	FaultDenied    Fault = "denied"
 )
 
 // These faults begin at an effect.
 const (
-	// LongDenied means that all requests of the process with the same verb and kind are forbidden for a time of
+	// FaultLongDenied means that all requests of the process with the same verb and kind are forbidden for a time of
 	// deniedFor.
-	LongDenied Fault = "denied-for-long"
+	FaultLongDenied Fault = "denied-for-long"
 	// Restart1, Restart3 and Restart9 crash the process before the effect. After the restart, the first list of each
 	// kind lacks the last 1, 3 or 9 changes.
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// Unobserved hides intermediate states from the process for the time hiddenFor: several changes of an object look
+	// FaultUnobserved hides intermediate states from the process for the time hiddenFor: several changes of an object look
 	// like one change.
-	Unobserved Fault = "unobserved"
-	// TimeJumps suspends the hosts of all processes during the effect, so that time jumps forward.
-	TimeJumps Fault = "time-jumps"
-	// ClockBack sets back the wall clock of the process's host for good. The scenario clocks-differ covers clocks that
+	FaultUnobserved Fault = "unobserved"
+	// FaultTimeJumps suspends the hosts of all processes during the effect, so that time jumps forward.
+	FaultTimeJumps Fault = "time-jumps"
+	// FaultClockBack sets back the wall clock of the process's host for good. The scenario clocks-differ covers clocks that
 	// are ahead.
-	ClockBack Fault = "clock-back"
-	// InFlight means that the process loses its Lease while this request is in flight. The next leader works for a
+	FaultClockBack Fault = "clock-back"
+	// FaultInFlight means that the process loses its Lease while this request is in flight. The next leader works for a
 	// while before the request arrives. The closed fence rejects all later requests of the process.
-	InFlight Fault = "in-flight"
-	// TwoLeaders suspends the host of the process before the effect, while another process becomes the leader and
+	FaultInFlight Fault = "in-flight"
+	// FaultTwoLeaders suspends the host of the process before the effect, while another process becomes the leader and
 	// works. The first process then continues with its old knowledge. This process may write and call the cloud until
 	// its fence closes.
-	TwoLeaders Fault = "two-leaders"
+	FaultTwoLeaders Fault = "two-leaders"
 
-	// frozen and relisted begin the names of two kinds of faults. The rest of such a name is the kind of the
+	// freezePrefix and relisted begin the names of two kinds of faults. The rest of such a name is the kind of the
 	// objects in a cache. This cache receives no changes for the time frozenFor. After that, a cache with a "freeze"
 	// fault receives the missed changes. A cache with a "relist" fault receives a new list.
-	frozen   = "freeze-"
-	relisted = "relist-"
+	freezePrefix = "freeze-"
+	relistPrefix = "relist-"
 )
 
 // These are the durations of disturbances.
@@ -91,32 +91,32 @@ const (
 func faultsOf(e Effect) []Fault {
 	switch {
 	case e.Reads:
-		return []Fault{CrashBefore, Refused}
+		return []Fault{FaultCrashBefore, FaultRefused}
 	case e.Cloud:
-		return []Fault{CrashBefore, CrashAfter, Refused, Lost, Late}
+		return []Fault{FaultCrashBefore, FaultCrashAfter, FaultRefused, FaultLost, FaultLate}
 	}
-	return []Fault{CrashBefore, CrashAfter, Refused, Lost}
+	return []Fault{FaultCrashBefore, FaultCrashAfter, FaultRefused, FaultLost}
 }
 
 // everyFaultOf returns all faults that a plan can contain for an effect. cached contains the kinds in the process's
 // cache.
 func everyFaultOf(e Effect, cached []string) []Fault {
-	out := append(faultsOf(e), Throttled, Restart1, Restart3, Restart9, Unobserved, TimeJumps, ClockBack, TwoLeaders)
+	out := append(faultsOf(e), FaultThrottled, Restart1, Restart3, Restart9, FaultUnobserved, FaultTimeJumps, FaultClockBack, FaultTwoLeaders)
 	// The permission to read tokens does not change during a run. A provider without this permission creates no tokens.
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
-		out = append(out, Denied, LongDenied)
+		out = append(out, FaultDenied, FaultLongDenied)
 	}
 	// Creations, reads, and deletions without a resource version have no precondition, so they cannot conflict.
-	if e.Cloud && !e.Reads || e.Versioned || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
-		out = append(out, Conflict)
+	if e.Cloud && !e.Reads || e.HasPrecondition || strings.HasPrefix(e.Verb, "update") || strings.HasPrefix(e.Verb, "patch") {
+		out = append(out, FaultConflict)
 	}
 	// If a bootstrap token is created late, the token may still exist after its machine has joined. In a real cluster,
 	// Kubernetes removes an expired token. The simulation has no such controller.
 	if !e.Reads && !(e.Verb == "create" && e.Kind == "Secret") {
-		out = append(out, InFlight)
+		out = append(out, FaultInFlight)
 	}
 	for _, kind := range cached {
-		out = append(out, Fault(frozen+kind), Fault(relisted+kind))
+		out = append(out, Fault(freezePrefix+kind), Fault(relistPrefix+kind))
 	}
 	return out
 }
@@ -124,34 +124,34 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 func (p *Process) inject(f Fault, e Effect) {
 	w := p.world
 	switch f {
-	case CrashBefore:
+	case FaultCrashBefore:
 		p.die()
 	case Restart1, Restart3, Restart9:
 		p.rewind = map[Fault]int{Restart1: 1, Restart3: 3, Restart9: 9}[f]
 		p.die()
-	case LongDenied:
+	case FaultLongDenied:
 		p.denials = append(slices.Clip(p.denials), denial{e.Verb, e.Kind, w.clock.at.Add(deniedFor)})
-	case Unobserved:
+	case FaultUnobserved:
 		for _, v := range p.views() {
 			v.mergedUntil = w.clock.at.Add(hiddenFor)
 		}
-	case TimeJumps:
+	case FaultTimeJumps:
 		w.pass(jump)
 		w.safety.slept = append(w.safety.slept, w.clock.at)
-	case ClockBack:
+	case FaultClockBack:
 		p.clock.behind += setBack
-	case InFlight:
+	case FaultInFlight:
 		w.depose(p)
 		w.letOthersAct(p, inFlight)
 		p.until = w.clock.at
-	case TwoLeaders:
+	case FaultTwoLeaders:
 		w.depose(p)
 		w.letOthersAct(p, leaseDuration)
 		p.until = w.clock.at.Add(renewDeadline)
 	default:
-		if kind, ok := strings.CutPrefix(string(f), frozen); ok {
+		if kind, ok := strings.CutPrefix(string(f), freezePrefix); ok {
 			p.freeze(kind, false)
-		} else if kind, ok := strings.CutPrefix(string(f), relisted); ok {
+		} else if kind, ok := strings.CutPrefix(string(f), relistPrefix); ok {
 			p.freeze(kind, true)
 		}
 	}
@@ -171,7 +171,7 @@ func (w *World) faultsLast() bool {
 		return true
 	}
 	for _, p := range w.processes {
-		if p.former && !p.dead {
+		if p.isFormer && !p.dead {
 			return true
 		}
 		for _, v := range p.views() {
@@ -204,23 +204,23 @@ func (p *Process) errorOf(f Fault, e Effect) error {
 	}
 	if f == NoFault && p.denied(e) {
 		p.world.disturbed = p.world.clock.at
-		f = Denied
+		f = FaultDenied
 	}
 	resource := schema.GroupResource{Resource: strings.ToLower(e.Kind) + "s"}
 	switch {
-	case f == Refused:
+	case f == FaultRefused:
 		return errNoAnswer
-	case f == Conflict && e.Cloud:
+	case f == FaultConflict && e.Cloud:
 		return provider.Errorf(provider.Aborted, "another operation is in progress")
-	case f == Conflict:
+	case f == FaultConflict:
 		return apierrors.NewConflict(resource, e.Name, fmt.Errorf("the object has been modified"))
-	case f == Throttled && e.Cloud:
+	case f == FaultThrottled && e.Cloud:
 		return &provider.Error{Code: provider.Throttled, Message: "slow down", RetryAfter: retryAfter}
-	case f == Throttled:
+	case f == FaultThrottled:
 		return apierrors.NewTooManyRequests("slow down", int(retryAfter/time.Second))
-	case (f == Denied || f == LongDenied) && e.Cloud:
+	case (f == FaultDenied || f == FaultLongDenied) && e.Cloud:
 		return provider.Errorf(provider.PermissionDenied, "not allowed")
-	case f == Denied || f == LongDenied:
+	case f == FaultDenied || f == FaultLongDenied:
 		return apierrors.NewForbidden(resource, e.Name, fmt.Errorf("not allowed"))
 	}
 	return nil

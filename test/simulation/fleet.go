@@ -110,7 +110,7 @@ func deleteMachine(i int) Action {
 func breakInstance(i int) Action {
 	return Action{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
-		for _, in := range w.recorded() {
+		for _, in := range w.recordedInstances() {
 			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID &&
 				readiness(node) == corev1.ConditionTrue {
 				candidates = append(candidates, in)
@@ -127,9 +127,9 @@ func breakInstance(i int) Action {
 	}}
 }
 
-// recorded returns the instances whose provider IDs are in the status of Machines. If an instance vanishes before it is
+// recordedInstances returns the instances whose provider IDs are in the status of Machines. If an instance vanishes before it is
 // recorded, its Node may remain, because its machine is unknown.
-func (w *World) recorded() (found []*instance) {
+func (w *World) recordedInstances() (found []*instance) {
 	ids := map[string]bool{}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		ids[o.(*v1beta1.Machine).Spec.ProviderID] = true
@@ -159,7 +159,7 @@ func upgrade(version string) Action {
 
 func (d Action) onceThereIs(n int, kind string) Action {
 	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
-	d.After = func(w *World) bool {
+	d.Condition = func(w *World) bool {
 		switch kind {
 		case "instance":
 			return len(w.cloud.instances) >= n

@@ -17,12 +17,12 @@ import (
 // later. In the second scenario, an administrator removes the finalizer after the cloud has accepted the deletion.
 func forceDeleteScenarios() []Scenario {
 	force := annotateDeleted(v1beta1.AnnotationForceDelete)
-	force.After = nil
+	force.Condition = nil
 	return []Scenario{{Name: "force-delete-refused", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"),
 		Age: 10 * time.Minute, Script: inOrder([]Action{
-			trouble("the cloud refuses to delete instances", func(t *troubles) { t.deletes.on = true }),
+			trouble("the cloud refuses to delete instances", func(t *cloudProblems) { t.deletes.on = true }),
 			deleteMachine(0), force, wait(5 * time.Minute),
-			trouble("the cloud deletes instances again", func(t *troubles) { t.deletes.on = false }),
+			trouble("the cloud deletes instances again", func(t *cloudProblems) { t.deletes.on = false }),
 			wait(8 * orphanPeriod),
 		}), MayDiffer: anyEnd},
 		{Name: "finalizer-stripped-late", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Age: 10 * time.Minute,
@@ -46,13 +46,13 @@ func stripDeleting() Action {
 			return slices.ContainsFunc(w.cloud.instancesOf(m.UID), func(in *instance) bool { return !in.dying.IsZero() })
 		})
 	}
-	return Action{Name: name, After: func(w *World) bool { return accepted(w) || len(going(w)) == 0 },
+	return Action{Name: name, Condition: func(w *World) bool { return accepted(w) || len(going(w)) == 0 },
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, m := range going(w) {
-				if w.cloud.troubles.stripped == nil {
-					w.cloud.troubles.stripped = map[uid]bool{}
+				if w.cloud.troubles.strippedMachines == nil {
+					w.cloud.troubles.strippedMachines = map[uid]bool{}
 				}
-				w.cloud.troubles.stripped[m.UID] = true
+				w.cloud.troubles.strippedMachines[m.UID] = true
 				bare := m.DeepCopy()
 				bare.Finalizers = nil
 				if err := c.Patch(ctx, bare, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {

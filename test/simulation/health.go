@@ -60,7 +60,7 @@ func safetyScenarios() []Scenario {
 func silence(i int) Action {
 	return Action{Name: "a kubelet becomes silent", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
-		for _, in := range w.recorded() {
+		for _, in := range w.recordedInstances() {
 			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && !in.hung &&
 				in.dying.IsZero() && readiness(node) == corev1.ConditionTrue {
 				candidates = append(candidates, in)

@@ -31,8 +31,8 @@ func (w *World) kubelets() []choice {
 			}})
 		}
 		switch {
-		case in.hung, !in.registered && in.hasImage(w.cloud.troubles.silent):
-		case in.registered && mine && in.hasImage(w.cloud.troubles.flapping):
+		case in.hung, !in.registered && in.hasImage(w.cloud.troubles.silentImage):
+		case in.registered && mine && in.hasImage(w.cloud.troubles.flappingImage):
 			if do := w.flaps(in, node); do != nil {
 				out = append(out, choice{"a condition of node " + node.Name + " changes", do})
 			}
@@ -159,5 +159,5 @@ func (w *World) manager() controllermanager.Manager {
 		in := w.hostOf(node)
 		return in == nil || in.hung
 	}
-	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Volumes: w.volumes, Silent: silent}
+	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Volumes: w.volumes, IsSilent: silent}
 }

@@ -24,9 +24,9 @@ func incidentScenarios() []Scenario {
 	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
-// troubles contains the problems of the cloud, its images and its networks. The actions of a script set these fields.
+// cloudProblems contains the problems of the cloud, its images and its networks. The actions of a script set these fields.
 // The zero value describes a cloud without problems.
-type troubles struct {
+type cloudProblems struct {
 	// quota limits the number of instances, including those that are being deleted. 0 means no limit.
 	quota int
 	// perMinute limits the calls that the cloud answers in a minute. 0 means no limit. answered contains the times of
@@ -35,35 +35,35 @@ type troubles struct {
 	answered  []time.Time
 	// If forgets is true, the cloud does not return any instances.
 	forgets bool
-	// silent is the name of an image whose kubelets never register. flapping is the name of an image whose kubelets
+	// silentImage is the name of an image whose kubelets never register. flapping is the name of an image whose kubelets
 	// register but never become Ready. A kubelet with the flapping image also changes another condition at intervals of
 	// flapEvery.
-	silent, flapping string
+	silentImage, flappingImage string
 	// madeSilent is the number of created instances whose kubelets never register. Instances that fail before they boot
 	// do not count. silentSince is the time when the first such instance was created.
 	madeSilent  int
 	silentSince time.Time
 	// mostSilent is the highest allowed value of madeSilent. 0 means no limit.
 	mostSilent int
-	// withdrawn is true after the script has lowered the replicas from a value that the quota does not allow. inVain
+	// isWithdrawn is true after the script has lowered the replicas from a value that the quota does not allow. inVain
 	// contains the machines for which the cloud has refused an instance after that.
-	withdrawn bool
-	inVain    map[uid]bool
+	isWithdrawn bool
+	inVain      map[uid]bool
 	// byAddress makes the cloud derive host names from addresses, and reuse a free address immediately.
 	byAddress bool
 	refused   map[uid][]time.Time
 	throttled []time.Time
-	// stripped contains the machines that were removed while their instances still existed.
-	stripped map[uid]bool
-	deletes  refusedDeletes
+	// strippedMachines contains the machines that were removed while their instances still existed.
+	strippedMachines map[uid]bool
+	deletes          refusedDeletes
 	// otherIDs makes a distribution's cloud controller set its own provider IDs on Nodes.
 	otherIDs bool
 }
 
-func (t troubles) clone() troubles {
+func (t cloudProblems) clone() cloudProblems {
 	t.deletes = t.deletes.clone()
 	t.answered, t.throttled = slices.Clone(t.answered), slices.Clone(t.throttled)
-	t.stripped, t.refused, t.inVain = maps.Clone(t.stripped), maps.Clone(t.refused), maps.Clone(t.inVain)
+	t.strippedMachines, t.refused, t.inVain = maps.Clone(t.strippedMachines), maps.Clone(t.refused), maps.Clone(t.inVain)
 	for id, all := range t.refused {
 		t.refused[id] = slices.Clone(all)
 	}
@@ -72,7 +72,7 @@ func (t troubles) clone() troubles {
 
 const flapEvery = 20 * time.Second
 
-func trouble(name string, change func(*troubles)) Action {
+func trouble(name string, change func(*cloudProblems)) Action {
 	return Action{Name: name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		change(&w.cloud.troubles)
 		return nil
@@ -105,7 +105,7 @@ func (c *Cloud) checkQuota(id uid) error {
 		t.refused = map[uid][]time.Time{}
 	}
 	t.refused[id] = append(t.refused[id], c.now())
-	if t.withdrawn {
+	if t.isWithdrawn {
 		if t.inVain == nil {
 			t.inVain = map[uid]bool{}
 		}
@@ -146,7 +146,7 @@ func (in *instance) hasImage(image string) bool {
 }
 
 func (w *World) flaps(in *instance, node *corev1.Node) func() error {
-	if !in.hasImage(w.cloud.troubles.flapping) || w.clock.Since(in.flapped) < flapEvery {
+	if !in.hasImage(w.cloud.troubles.flappingImage) || w.clock.Since(in.flapped) < flapEvery {
 		return nil
 	}
 	return func() error {
@@ -166,7 +166,7 @@ func (w *World) flaps(in *instance, node *corev1.Node) func() error {
 
 func (w *World) nextFlap() (at time.Time, any bool) {
 	for _, in := range w.cloud.instances {
-		if in.registered && in.hasImage(w.cloud.troubles.flapping) && in.flapped.Add(flapEvery).After(w.clock.at) &&
+		if in.registered && in.hasImage(w.cloud.troubles.flappingImage) && in.flapped.Add(flapEvery).After(w.clock.at) &&
 			(!any || in.flapped.Add(flapEvery).Before(at)) {
 			at, any = in.flapped.Add(flapEvery), true
 		}

@@ -27,7 +27,7 @@ func clusterAPIIncidents() []Scenario {
 
 func fleetIncidents() []Scenario {
 	patient := joinsWithin(8 * time.Minute)
-	web := []app{{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 90, slow: true}}
+	web := []app{{name: "web", kind: ReplicaSet, replicas: 3, minAvailable: 2, grace: 90, slow: true}}
 	return []Scenario{
 		{Name: "incident-policy-relabels", Base: fleet(1, "a"), Script: relabelled},
 		{Name: "incident-image-never-ready", Controllers: Health, Base: fleet(3, "a", strategy(1, 0), patient),
@@ -39,7 +39,7 @@ func fleetIncidents() []Scenario {
 		{Name: "incident-roll-of-silent-nodes", Base: fleet(3, "a", strategy(1, 0)), Script: rolledSilent},
 		{Name: "incident-roll-in-percent", Base: fleet(3, "a", surgeInPercent), Script: rolledInPercent},
 		{Name: "incident-restored-without-owners", Variants: 2, Base: fleet(2, "a"),
-			Begin: []Action{create(fleet(2, "a", withName("api")))}, Script: restored},
+			InitialActions: []Action{create(fleet(2, "a", withName("api")))}, Script: restoreActions},
 		{Name: "incident-deleted-while-manager-is-down", Base: fleet(3, "a"), Script: deletedUnseen},
 	}
 }
@@ -60,7 +60,7 @@ func relabelled(r *rand.Rand) []Action {
 	}
 	return append(actions, wait(3*time.Minute),
 		changeWorld("the policy engine is fixed", func(w *World) { w.outside.relabels = false }),
-		Action{Name: "delete the machines without a set", Wait: upTo(r, time.Minute), After: func(w *World) bool {
+		Action{Name: "delete the machines without a set", MinDelay: upTo(r, time.Minute), Condition: func(w *World) bool {
 			return !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
 				return owned(m) != "unowned" && m.Labels["app"] != deployment
 			})
@@ -121,7 +121,7 @@ func withoutWebhook(r *rand.Rand) []Action {
 	r.Shuffle(len(change), func(i, j int) { change[i], change[j] = change[j], change[i] })
 	length := []time.Duration{40 * time.Second, 4 * time.Minute, 12 * time.Minute}[r.IntN(3)]
 	down := webhookDown(length)
-	down.Wait = []time.Duration{0, 2 * time.Second, 15 * time.Second}[r.IntN(3)]
+	down.MinDelay = []time.Duration{0, 2 * time.Second, 15 * time.Second}[r.IntN(3)]
 	return []Action{
 		addStatement("failed writes are repeated at growing intervals", func(w *World) string {
 			if w.outside.refused > 150 {
@@ -141,10 +141,10 @@ func scaledBack(r *rand.Rand) []Action {
 		}),
 		addStatement("scaling down by one deletes one machine", func(w *World) string {
 			// A former leader may have created one surplus machine.
-			if n := w.everMade(); n > 5+w.deposed {
+			if n := w.everMade(); n > 5+w.deposedCount {
 				return fmt.Sprintf("%d machines were created, want 5", n)
 			}
-			if n := w.deletedBy(Manager); n > 1+w.deposed {
+			if n := w.deletedBy(Manager); n > 1+w.deposedCount {
 				return fmt.Sprintf("%d machines were deleted, want 1", n)
 			}
 			return ""
@@ -158,7 +158,7 @@ func rolledSlowly(*rand.Rand) []Action {
 	return []Action{addStatement("a rollout uses no more instances than its strategy allows", func(w *World) string {
 		// The strategy allows replicas + maxSurge live machines, and one machine at a time that is being deleted. Each
 		// former leader may have created one more machine.
-		if n := len(w.cloud.instances); n > 3+1+1+w.deposed {
+		if n := len(w.cloud.instances); n > 3+1+1+w.deposedCount {
 			return fmt.Sprintf("there are %d instances for 3 replicas", n)
 		}
 		return ""
@@ -189,9 +189,9 @@ func rolledInPercent(r *rand.Rand) []Action {
 	}), roll("b"), bringUp(Manager, r.IntN(4)).onceMade(4 + r.IntN(2))}
 }
 
-// restored returns actions that restore the control cluster from a backup without owner references. The manager starts
+// restoreActions returns actions that restore the control cluster from a backup without owner references. The manager starts
 // afterwards.
-func restored(r *rand.Rand) []Action {
+func restoreActions(r *rand.Rand) []Action {
 	restore := Action{Name: "restore all objects without their owners", Do: func(ctx context.Context, w *World,
 		c client.Client) error {
 		for _, p := range w.processes {

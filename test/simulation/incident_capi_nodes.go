@@ -18,13 +18,13 @@ import (
 // drains never finish.
 
 func nodeIncidents() []Scenario {
-	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 20},
-		{name: "db", kind: StatefulSet, replicas: 2, least: 2, grace: 5, volume: true}}
+	stuck := []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 2, grace: 20},
+		{name: "db", kind: StatefulSet, replicas: 2, minAvailable: 2, grace: 5, volume: true}}
 	return []Scenario{
 		{Name: "incident-addresses-come-late", Controllers: Approval, Base: fleet(1, "with-token"),
 			Script: addressesLate},
 		{Name: "incident-requests-of-nobody", Controllers: Approval, Base: fleet(1, "with-token"),
-			Begin: []Action{floodOfRequests()}, Script: func(r *rand.Rand) []Action {
+			InitialActions: []Action{floodOfRequests()}, Script: func(r *rand.Rand) []Action {
 				return []Action{scale(int32(2 + r.IntN(2)))}
 			}},
 		{Name: "incident-node-deleted", Variants: 2, Controllers: Health, Base: fleet(3, "a"),
@@ -94,7 +94,7 @@ func nodesDeleted(r *rand.Rand) []Action {
 
 func exemptAll(n int) Action {
 	return Action{Name: "exempt all machines from remediation",
-		After: func(w *World) bool { return len(w.machines()) == n },
+		Condition: func(w *World) bool { return len(w.machines()) == n },
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, m := range w.machines() {
 				changed := m.DeepCopy()
@@ -135,7 +135,7 @@ func keepsMachines(n int) Action {
 func nodeThenMachine(r *rand.Rand) []Action {
 	again := r.IntN(2) == 0
 	return []Action{deleteNode(0, again),
-		{Name: "delete the machine of the node", Wait: upTo(r, 40*time.Second), Do: func(ctx context.Context, w *World,
+		{Name: "delete the machine of the node", MinDelay: upTo(r, 40*time.Second), Do: func(ctx context.Context, w *World,
 			c client.Client) error {
 			for _, m := range w.machines() {
 				if in := w.cloud.byID(m.Spec.ProviderID); in != nil && (in.hung || again) {
@@ -149,10 +149,10 @@ func nodeThenMachine(r *rand.Rand) []Action {
 // joinsLate deletes machines of a slow cloud before they have Nodes. Their kubelets register during the deletion.
 func joinsLate(r *rand.Rand) []Action {
 	slow := changeWorld("kubelets work until their instances are gone", func(w *World) {
-		w.cloud.outside.lingers, w.cloud.Shutdown, w.cloud.Boot = true, time.Minute, 20*time.Second
+		w.cloud.outside.kubeletLingers, w.cloud.Shutdown, w.cloud.Boot = true, time.Minute, 20*time.Second
 	})
-	goes := Action{Name: "delete the machines without a node", After: func(w *World) bool { return len(w.cloud.instances) > 1 },
-		Wait: upTo(r, 25*time.Second), Do: func(ctx context.Context, w *World, c client.Client) error {
+	goes := Action{Name: "delete the machines without a node", Condition: func(w *World) bool { return len(w.cloud.instances) > 1 },
+		MinDelay: upTo(r, 25*time.Second), Do: func(ctx context.Context, w *World, c client.Client) error {
 			for _, m := range w.machines() {
 				if m.Status.NodeRef == nil {
 					if err := client.IgnoreNotFound(c.Delete(ctx, m.DeepCopy())); err != nil {

@@ -14,9 +14,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outside contains problems of a scenario that the processes of Machinist do not cause. The zero value describes a
+// outsideProblems contains problems of a scenario that the processes of Machinist do not cause. The zero value describes a
 // world without such problems.
-type outside struct {
+type outsideProblems struct {
 	statements []statement
 	// If relabels is true, a policy engine changes the labels of all machines.
 	relabels bool
@@ -33,7 +33,7 @@ type statement struct {
 	wrong func(*World) string
 }
 
-func (o outside) clone() outside {
+func (o outsideProblems) clone() outsideProblems {
 	o.statements = slices.Clip(o.statements)
 	return o
 }
@@ -43,8 +43,8 @@ func (o outside) clone() outside {
 type cloudOutside struct {
 	// addressesAfter is how long the cloud reports no addresses of a new instance.
 	addressesAfter time.Duration
-	// lingers is true if a kubelet continues to work until its instance no longer exists.
-	lingers bool
+	// kubeletLingers is true if a kubelet continues to work until its instance no longer exists.
+	kubeletLingers bool
 	// brokenClass is a class whose kubelets never become ready, or "".
 	brokenClass string
 }
@@ -122,7 +122,7 @@ func deleteNode(i int, again bool) Action {
 	return Action{Name: fmt.Sprintf("delete a Node (the kubelet registers again at once: %t)", again),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
 			var candidates []*instance
-			for _, in := range w.recorded() {
+			for _, in := range w.recordedInstances() {
 				if node := w.node(in.NodeName); node != nil && w.hostOf(node) == in && in.dying.IsZero() &&
 					readiness(node) == corev1.ConditionTrue {
 					candidates = append(candidates, in)
@@ -151,7 +151,7 @@ func (c *Cloud) giveAddresses(in *instance) {
 }
 
 func (w *World) runsOn(in *instance) bool {
-	return in.State == provider.StateRunning || in.State == provider.StateTerminating && w.cloud.outside.lingers
+	return in.State == provider.StateRunning || in.State == provider.StateTerminating && w.cloud.outside.kubeletLingers
 }
 
 func (w *World) neverReady(in *instance) bool { return in.hasImage(w.cloud.outside.brokenClass) }
@@ -159,7 +159,7 @@ func (w *World) neverReady(in *instance) bool { return in.hasImage(w.cloud.outsi
 // everMade returns the number of machines ever created, without those that only a former leader knew.
 func (w *World) everMade() (n int) {
 	for id := range w.oracle.history {
-		if !w.oracle.surplus[id] {
+		if !w.oracle.surplusMachines[id] {
 			n++
 		}
 	}

@@ -14,8 +14,8 @@ func troubledClouds() []Scenario {
 	return []Scenario{
 		{Name: "quota-full", Group: Incidents, Variants: 2, Base: fleet(3, "a"), Script: quotas, MayDiffer: anyEnd},
 		{Name: "rate-limited", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
-			trouble("the cloud answers 2 calls a minute", func(t *troubles) { t.perMinute = 2 }), create(fleet(6, "a")),
-		}, lasting(2), []Action{trouble("the limit is lifted", func(t *troubles) { t.perMinute = 0 }), scale(2)}),
+			trouble("the cloud answers 2 calls a minute", func(t *cloudProblems) { t.perMinute = 2 }), create(fleet(6, "a")),
+		}, lasting(2), []Action{trouble("the limit is lifted", func(t *cloudProblems) { t.perMinute = 0 }), scale(2)}),
 			MayDiffer: passedRevisions},
 		{Name: "retry-beside-collection", Group: Incidents, Controllers: Orphans, Base: fleet(2, "a"),
 			Script: retriesBesideCollection},
@@ -32,17 +32,17 @@ func quotas(r *rand.Rand) []Action {
 		change = strategy(0, 1)
 	}
 	return slices.Concat([]Action{bootAtOnce(), setStrategy(change),
-		trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), roll("b").after(upTo(r, time.Minute))},
-		lasting(4), []Action{trouble("the quota is raised", func(t *troubles) { t.quota = 0 })}, lasting(1))
+		trouble("the quota is used up", func(t *cloudProblems) { t.quota = 3 }), roll("b").after(upTo(r, time.Minute))},
+		lasting(4), []Action{trouble("the quota is raised", func(t *cloudProblems) { t.quota = 0 })}, lasting(1))
 }
 
 // retriesBesideCollection creates a machine for which the cloud first refuses an instance. Then the creation succeeds,
 // but the response is lost. Meanwhile, the orphan collection looks for instances without a machine.
 func retriesBesideCollection(r *rand.Rand) []Action {
 	return []Action{
-		trouble("the quota is used up", func(t *troubles) { t.quota = 2 }), scale(3),
+		trouble("the quota is used up", func(t *cloudProblems) { t.quota = 2 }), scale(3),
 		addSemantics([]Semantics{AnswersLost, DoneLate}[r.IntN(2)]).after(90 * time.Second),
-		trouble("the quota is raised", func(t *troubles) { t.quota = 0 }),
+		trouble("the quota is raised", func(t *cloudProblems) { t.quota = 0 }),
 		wait(4 * time.Minute),
 	}
 }
@@ -59,9 +59,9 @@ func bursts(r *rand.Rand) []Action {
 // forgetting returns actions for a cloud that returns no instances for a while, as if it had lost its index or the
 // credentials were for another account. All Nodes are Ready, except for one whose kubelet restarts.
 func forgetting(r *rand.Rand) []Action {
-	return []Action{stopUsers(), trouble("the cloud forgets its instances", func(t *troubles) { t.forgets = true }),
+	return []Action{stopUsers(), trouble("the cloud forgets its instances", func(t *cloudProblems) { t.forgets = true }),
 		silence(r.IntN(4)).after(upTo(r, time.Minute)), revive(0).after(40 * time.Second), wait(4 * time.Minute),
-		trouble("the cloud remembers them", func(t *troubles) { t.forgets = false }), wait(2 * time.Minute)}
+		trouble("the cloud remembers them", func(t *cloudProblems) { t.forgets = false }), wait(2 * time.Minute)}
 }
 
 // mostRefused limits how often the cloud refuses an instance for one machine while the quota is used up. The waits

@@ -13,12 +13,12 @@ import (
 )
 
 func lostFleets() []Scenario {
-	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
-	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}
+	web := app{name: "web", kind: ReplicaSet, replicas: 3, minAvailable: 2, grace: 20, slow: true}
+	stubborn := app{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 2, grace: 30, slow: true}
 	return []Scenario{
 		{Name: "rollout-never-joins", Group: Incidents,
 			Base: fleet(3, "a", strategy(surgeOfSilence, 0), joinsWithin(impatience)), Script: inOrder(
-				[]Action{bootAtOnce(), trouble("image b does not join", func(t *troubles) { t.silent = "b" }), roll("b")},
+				[]Action{bootAtOnce(), trouble("image b does not join", func(t *cloudProblems) { t.silentImage = "b" }), roll("b")},
 				lasting(6), []Action{roll("a"), wait(time.Minute)}), MayDiffer: anyEnd},
 		{Name: "restart-in-outage", Group: Incidents, Controllers: Orphans, Base: fleet(4, "a"), Age: 10 * time.Minute,
 			Script: restartsInOutage},
@@ -30,7 +30,7 @@ func lostFleets() []Scenario {
 			Script: func(r *rand.Rand) []Action {
 				// The deletion of a machine without pods may already have finished.
 				return []Action{deleteMachine(r.IntN(2)), remove().waitFor("a machine drains, or is gone", func(w *World) bool {
-					goes := func(m *v1beta1.Machine) bool { return !machinestate.Live(m) }
+					goes := func(m *v1beta1.Machine) bool { return !machinestate.IsLive(m) }
 					return draining(w) || !slices.ContainsFunc(w.machines(), goes)
 				})}
 			}},
@@ -66,10 +66,10 @@ func removeWithoutFinalizers(i int) Action {
 		}
 		m := machines[i%len(machines)]
 		w.logf("the machine is %s", m.Name)
-		if w.cloud.troubles.stripped == nil {
-			w.cloud.troubles.stripped = map[uid]bool{}
+		if w.cloud.troubles.strippedMachines == nil {
+			w.cloud.troubles.strippedMachines = map[uid]bool{}
 		}
-		w.cloud.troubles.stripped[m.UID] = true
+		w.cloud.troubles.strippedMachines[m.UID] = true
 		bare := m.DeepCopy()
 		bare.Finalizers = nil
 		if err := c.Patch(ctx, bare, client.MergeFrom(m)); err != nil {
@@ -94,8 +94,10 @@ func (o *oracle) mayGoOnFailing() {
 	// Creation times are whole seconds, so a machine may seem up to a second older than it is.
 	if most := surgeOfSilence + 2 + int((d+time.Second)/impatience); t.madeSilent > most {
 		o.breach("stampede", "%d instances of image %s were created in %s, and none has joined: want at most %d",
-			t.madeSilent, t.silent, d, most)
+			t.madeSilent, t.silentImage, d, most)
 	}
 }
 
-func (o *oracle) stripped(m *v1beta1.Machine) bool { return o.world.cloud.troubles.stripped[m.UID] }
+func (o *oracle) stripped(m *v1beta1.Machine) bool {
+	return o.world.cloud.troubles.strippedMachines[m.UID]
+}

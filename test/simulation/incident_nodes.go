@@ -17,10 +17,10 @@ func troubledNodes() []Scenario {
 	return []Scenario{
 		{Name: "addresses-reused", Group: Incidents, Variants: 2, Script: reusedAddresses, MayDiffer: passedRevisions},
 		{Name: "flapping-join", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
-			trouble("the network of image c does not come up", func(t *troubles) { t.flapping = "c" }),
+			trouble("the network of image c does not come up", func(t *cloudProblems) { t.flappingImage = "c" }),
 			create(fleet(1, "c", joinsWithin(impatience))),
 		}, lasting(4), []Action{
-			trouble("the network of image c works again", func(t *troubles) { t.flapping = "" }),
+			trouble("the network of image c works again", func(t *cloudProblems) { t.flappingImage = "" }),
 		}, lasting(1), []Action{scale(0)})},
 		{Name: "slow-boot", Group: Incidents, Script: inOrder([]Action{bootAtOnce(),
 			create(fleet(1, "with-token", joinsWithin(9*time.Hour))), delayJoins().onceThereIs(1, "instance"),
@@ -34,7 +34,7 @@ func troubledNodes() []Scenario {
 // get the host names of the old ones. The old Nodes still exist then, and the machines have not noticed the loss.
 func reusedAddresses(r *rand.Rand) []Action {
 	actions := []Action{
-		trouble("hosts are named after their addresses", func(t *troubles) { t.byAddress = true }),
+		trouble("hosts are named after their addresses", func(t *cloudProblems) { t.byAddress = true }),
 		create(fleet(2, "a", strategy(r.IntN(2), 1))).after(time.Second),
 		breakInstance(r.IntN(2)).onceThereIs(2, "Node").after(30 * time.Second), scale(3),
 		deleteMachine(r.IntN(2)).after(upTo(r, 40*time.Second)),
@@ -73,12 +73,12 @@ func removeNode(i int) Action {
 // the Node changes. Restarts and other faults may delay the failure.
 func (o *oracle) mayWaitForNode() {
 	t := &o.world.cloud.troubles
-	if t.flapping == "" && t.silent == "" {
+	if t.flappingImage == "" && t.silentImage == "" {
 		return
 	}
 	for _, m := range o.machines {
 		in := o.world.cloud.byID(m.Spec.ProviderID)
-		if in == nil || !in.hasImage(t.flapping) && !in.hasImage(t.silent) || !m.DeletionTimestamp.IsZero() ||
+		if in == nil || !in.hasImage(t.flappingImage) && !in.hasImage(t.silentImage) || !m.DeletionTimestamp.IsZero() ||
 			m.Status.FailureReason != "" || m.Status.Phase == v1beta1.MachineRunning {
 			continue
 		}

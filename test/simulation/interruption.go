@@ -31,8 +31,8 @@ type reclaim struct{ announced, takenAt time.Time }
 func (r reclaim) due(now time.Time) bool { return !r.takenAt.IsZero() && !now.Before(r.takenAt) }
 
 func interruptionScenarios() []Scenario {
-	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
-	db := app{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}
+	web := app{name: "web", kind: ReplicaSet, replicas: 3, minAvailable: 2, grace: 20, slow: true}
+	db := app{name: "db", kind: StatefulSet, replicas: 2, minAvailable: 1, grace: 5, volume: true}
 	return []Scenario{
 		{Name: "interrupted", Group: Draining, Controllers: Health, Base: fleet(3, "a", drained), Apps: []app{web, db},
 			Script: func(r *rand.Rand) []Action {
@@ -43,7 +43,7 @@ func interruptionScenarios() []Scenario {
 				return actions
 			}},
 		{Name: "interrupted-while-draining", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained),
-			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}, MayDiffer: anyEnd,
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 2, grace: 30, slow: true}}, MayDiffer: anyEnd,
 			Script: func(r *rand.Rand) []Action {
 				return []Action{deleteMachine(0), interrupt(r.IntN(2)).after(upTo(r, 30*time.Second))}
 			}},
@@ -59,7 +59,7 @@ func interrupt(i int) Action {
 	return Action{Name: "the cloud announces the end of an instance",
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
 			var candidates []*instance
-			for _, in := range w.recorded() {
+			for _, in := range w.recordedInstances() {
 				node := w.node(in.NodeName)
 				if node != nil && node.Spec.ProviderID == in.ProviderID && in.dying.IsZero() && in.takenAt.IsZero() &&
 					readiness(node) == corev1.ConditionTrue {
@@ -133,9 +133,9 @@ func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announced reports whether the taint of the node or the status of the machine says that the instance will end soon.
+// isAnnounced reports whether the taint of the node or the status of the machine says that the instance will end soon.
 // The status at the beginning of the current reconciliation also counts.
-func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
+func (o *oracle) isAnnounced(m *v1beta1.Machine, node *corev1.Node) bool {
 	return tainted(node) || interrupted(m) || interrupted(o.atPassStart(m))
 }
 
@@ -155,7 +155,7 @@ func (o *oracle) atPassStart(m *v1beta1.Machine) *v1beta1.Machine {
 // change.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	timeout := m.Spec.Timeouts.DrainOrDefault()
-	for _, believed := range o.believed(m.UID) {
+	for _, believed := range o.believedVersions(m.UID) {
 		if believed != nil {
 			timeout = min(timeout, believed.Spec.Timeouts.DrainOrDefault())
 		}

@@ -53,7 +53,7 @@ func TestInterruptedNodeDrainsBeforeItsInstanceEnds(t *testing.T) {
 				replaced = w.clock.at
 			}
 			if left := w.podsWhere(func(p *corev1.Pod) bool {
-				return p.Spec.NodeName == victim.NodeName && !stays(p)
+				return p.Spec.NodeName == victim.NodeName && !isPermanent(p)
 			}); emptied.IsZero() && len(left) == 0 {
 				emptied = w.clock.at
 			}

@@ -15,16 +15,16 @@ import (
 // In the simulation, a former life of a process continues within these limits. The actions of a former life have a
 // different actor name. Rules about the knowledge of the leader (I3) apply only to the current leader.
 
-// Former is added to the actor name of a process when the process has lost its leadership.
-const Former = " (former)"
+// FormerSuffix is added to the actor name of a process when the process has lost its leadership.
+const FormerSuffix = " (former)"
 
 // depose ends the leadership of a process, which continues to run as a former leader. depose starts a successor in the
 // same way as a restart.
 func (w *World) depose(p *Process) {
-	p.former, p.suspended = true, true
+	p.isFormer, p.suspended = true, true
 	p.actAsFormer()
 	p.deposedAt = w.clock.at
-	w.deposed++
+	w.deposedCount++
 	w.logf("%s is deposed", p.name)
 	if w.safety.links[toControl].down() {
 		// No process is elected until the control cluster is reachable again.
@@ -46,7 +46,7 @@ func (w *World) unelected(name string, clock *wallClock) *Process {
 
 func (p *Process) actAsFormer() {
 	for _, c := range p.connections {
-		c.Client = p.world.reach(c.cache.server, p.name+Former)
+		c.Client = p.world.reach(c.cache.server, p.name+FormerSuffix)
 	}
 }
 
@@ -56,7 +56,7 @@ func (p *Process) fence() error {
 	if p.elector != nil {
 		return p.elector.fence.Check()
 	}
-	if p.former && !p.suspended && !p.until.IsZero() && !p.world.clock.at.Before(p.until) {
+	if p.isFormer && !p.suspended && !p.until.IsZero() && !p.world.clock.at.Before(p.until) {
 		return fmt.Errorf("%w: the lease of the former %s has expired", fence.ErrFenced, p.name)
 	}
 	return nil
@@ -96,7 +96,7 @@ func (w *World) letOthersAct(p *Process, d time.Duration) {
 func (w *World) removeFormer() {
 	for i := 0; i < len(w.processes); i++ {
 		p := w.processes[i]
-		if !p.former || p.suspended || !p.dead && (p.until.IsZero() || w.clock.at.Before(p.until.Add(fencedWait))) {
+		if !p.isFormer || p.suspended || !p.dead && (p.until.IsZero() || w.clock.at.Before(p.until.Add(fencedWait))) {
 			continue
 		}
 		if !p.dead {

@@ -13,12 +13,12 @@ import (
 var _ provider.Importer = driver{}
 
 // Locate implements provider.Importer.
-func (d driver) Locate(context.Context, provider.LocateRequest) (out []provider.Located, err error) {
+func (d driver) Locate(context.Context, provider.LocateRequest) (out []provider.LocatedInstance, err error) {
 	err = d.do("locate", provider.Machine{}, true, func(bool) error {
 		for _, in := range d.instances {
 			if in.legacy.machine != "" {
-				out = append(out, provider.Located{Instance: *in.describe(), Machine: in.legacy.machine,
-					MachineUID: in.legacy.uid, Collected: in.legacy.role})
+				out = append(out, provider.LocatedInstance{Instance: *in.describe(), Machine: in.legacy.machine,
+					MachineUID: in.legacy.uid, IsCollected: in.legacy.role})
 			}
 		}
 		return nil
@@ -30,16 +30,16 @@ func (d driver) Locate(context.Context, provider.LocateRequest) (out []provider.
 }
 
 // Import implements provider.Importer.
-func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 	var old struct{ Image, Token string }
 	if err := json.Unmarshal(req.Legacy.Spec.Reveal(), &old); err != nil {
-		return provider.Imported{}, provider.Errorf(provider.InvalidArgument,
+		return provider.ImportedSpec{}, provider.Errorf(provider.InvalidArgument,
 			"the legacy specification does not describe an instance")
 	}
 	if token, found := req.Legacy.Credentials.Get("token"); found {
 		old.Token = string(token.Reveal())
 	}
-	return provider.Imported{Spec: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, old.Image),
+	return provider.ImportedSpec{Spec: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, old.Image),
 		Credentials: map[string][]byte{"token": []byte(old.Token)}}, nil
 }
 

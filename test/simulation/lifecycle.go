@@ -48,14 +48,14 @@ func lifecycleScenarios() []Scenario {
 					return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.version == "v1.36.4" })
 				}))},
 		{Name: "replace", Group: Lifecycle, Base: fleet(1, "a", inPlace), Script: script(roll("b"))},
-		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishing(class, create(one))},
-		{Name: "class-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(next, roll("b"))},
-		{Name: "class-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(class, remove())},
+		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishScript(class, create(one))},
+		{Name: "class-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishScript(next, roll("b"))},
+		{Name: "class-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishScript(class, remove())},
 		{Name: "class-applied-again-with-its-fleet", Group: Lifecycle, Base: one, Script: script(vanish(class, false),
 			remove(), create(two).waitFor("the deployment is gone", hasNone("MachineDeployment")), applyClassAgain(class.Name))},
-		{Name: "secret-vanishes-at-creation", Group: Lifecycle, Script: vanishing(credentials, create(one))},
-		{Name: "secret-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(credentials, roll("b"))},
-		{Name: "secret-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(credentials, remove())},
+		{Name: "secret-vanishes-at-creation", Group: Lifecycle, Script: vanishScript(credentials, create(one))},
+		{Name: "secret-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishScript(credentials, roll("b"))},
+		{Name: "secret-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishScript(credentials, remove())},
 		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(createSecret("own"), createInline("m", "own"),
 			vanish(own, false).onceProtected("own"), deleteNamed("m").after(30*time.Second))},
 		{Name: "namespace-deleted", Group: Lifecycle, Base: one, Script: script(namespaceExists, deleteNamespace())},
@@ -73,12 +73,12 @@ func lifecycleScenarios() []Scenario {
 
 func (d Action) onceMade(n int) Action {
 	d.Name += fmt.Sprintf(" once machine %d was created", n)
-	d.After = func(w *World) bool { return len(w.oracle.history) >= n }
+	d.Condition = func(w *World) bool { return len(w.oracle.history) >= n }
 	return d
 }
 
 func (d Action) onceProtected(secret string) Action {
-	d.After = func(w *World) bool {
+	d.Condition = func(w *World) bool {
 		return slices.ContainsFunc(w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")),
 			func(o client.Object) bool {
 				return o.GetName() == secret && slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer)
@@ -87,9 +87,9 @@ func (d Action) onceProtected(secret string) Action {
 	return d
 }
 
-// vanishing returns a script in which an object is deleted and created again. The deletion happens before or after
+// vanishScript returns a script in which an object is deleted and created again. The deletion happens before or after
 // another action, and may ignore finalizers.
-func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action {
+func vanishScript(object client.Object, meanwhile Action) func(*rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{meanwhile, vanish(object, r.IntN(2) == 0)}
 		if r.IntN(2) == 0 {
@@ -227,7 +227,7 @@ func removeHooks(which, reason string) Action {
 			m.Spec.LifecycleHooks.PreTerminate = nil
 		}
 	})
-	d.After = func(w *World) bool { return slices.ContainsFunc(w.machines(), waits) }
+	d.Condition = func(w *World) bool { return slices.ContainsFunc(w.machines(), waits) }
 	return d
 }
 
@@ -241,7 +241,7 @@ func unpauseMachines() Action {
 	d := changeMachines("unpause all machines", func(m *v1beta1.Machine) {
 		delete(m.Annotations, v1beta1.AnnotationPaused)
 	})
-	d.Wait = time.Minute
+	d.MinDelay = time.Minute
 	return d
 }
 

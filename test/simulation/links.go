@@ -17,15 +17,15 @@ import (
 )
 
 type link struct {
-	// cut is the time when the connection was lost. If the connection works, cut is zero. If forAll is true, the API
+	// lostAt is the time when the connection was lost. If the connection works, cut is zero. If forAll is true, the API
 	// server is unreachable for all clients.
-	cut    time.Time
+	lostAt time.Time
 	forAll bool
 	// refuses is true while the API server answers, but rejects the credentials of the processes.
 	refuses bool
 	step    int
-	// restored is the end of the last outage that was long enough for all processes to notice.
-	restored time.Time
+	// restoredAt is the end of the last outage that was long enough for all processes to notice.
+	restoredAt time.Time
 }
 
 // The indexes of the links.
@@ -41,7 +41,7 @@ const (
 	leaseLostAfter = 10 * time.Second
 )
 
-func (l link) down() bool { return !l.cut.IsZero() }
+func (l link) down() bool { return !l.lostAt.IsZero() }
 
 func (w *World) linkTo(server *apiserver.Server) *link {
 	if server == w.target {
@@ -64,7 +64,7 @@ func outage(to int, forAll bool) Action {
 					p.probes[i].at = w.clock.at.Add(time.Duration(w.random.IntN(60_000)) * time.Millisecond)
 				}
 			}
-			w.safety.links[to].cut, w.safety.links[to].forAll = w.clock.at, forAll
+			w.safety.links[to].lostAt, w.safety.links[to].forAll = w.clock.at, forAll
 			return nil
 		}}
 }
@@ -72,11 +72,11 @@ func outage(to int, forAll bool) Action {
 func endOutage(to int) Action {
 	return Action{Name: "the cluster is reachable again", Do: func(_ context.Context, w *World, _ client.Client) error {
 		l := &w.safety.links[to]
-		if l.down() && w.clock.Since(l.cut) >= noticedAfter {
-			l.restored = w.clock.at
-			w.safety.past[to] = append(slices.Clip(w.safety.past[to]), reachability.Outage{From: l.cut, To: w.clock.at})
+		if l.down() && w.clock.Since(l.lostAt) >= noticedAfter {
+			l.restoredAt = w.clock.at
+			w.safety.pastOutages[to] = append(slices.Clip(w.safety.pastOutages[to]), reachability.Outage{From: l.lostAt, To: w.clock.at})
 		}
-		l.cut, l.refuses = time.Time{}, false
+		l.lostAt, l.refuses = time.Time{}, false
 		return nil
 	}}
 }
@@ -86,7 +86,7 @@ func (w *World) outageChoices() (out []choice) {
 	for _, p := range w.processes {
 		switch {
 		case p.dead:
-		case control.down() && w.clock.Since(control.cut) >= leaseLostAfter:
+		case control.down() && w.clock.Since(control.lostAt) >= leaseLostAfter:
 			out = append(out, choice{p.name + " loses its lease", func() error { p.die(); return nil }})
 		case !w.safety.links[toTarget].down() && !p.target.synced():
 			out = append(out, choice{p.name + " lists the target cluster", p.fillTarget})
@@ -97,7 +97,7 @@ func (w *World) outageChoices() (out []choice) {
 
 func (w *World) nextLeaseLoss() (at time.Time, any bool) {
 	if control := w.safety.links[toControl]; control.down() {
-		at = control.cut.Add(leaseLostAfter)
+		at = control.lostAt.Add(leaseLostAfter)
 		return at, at.After(w.clock.at)
 	}
 	return time.Time{}, false

@@ -33,7 +33,7 @@ func copyMemory(into, from reflect.Value) {
 		return
 	case t.Kind() == reflect.Struct && isOurs(t):
 		for i := range t.NumField() {
-			copyMemory(accessible(into.Field(i)), accessible(from.Field(i)))
+			copyMemory(accessibleField(into.Field(i)), accessibleField(from.Field(i)))
 		}
 		return
 	case t.Kind() == reflect.Pointer && isOurs(t.Elem()) && !into.IsNil() && !from.IsNil():
@@ -46,23 +46,23 @@ func copyMemory(into, from reflect.Value) {
 	}
 }
 
-// unsharer replaces each reference in a shallow copy by a reference to a separate copy.
-type unsharer func(reflect.Value)
+// referenceCopier replaces each reference in a shallow copy by a reference to a separate copy.
+type referenceCopier func(reflect.Value)
 
 // unsharers contains the results of unsharerOf, by type. The result is nil for a type that contains no reference to
 // mutable data.
 var unsharers sync.Map
 
-func unsharerOf(t reflect.Type) unsharer {
+func unsharerOf(t reflect.Type) referenceCopier {
 	if known, ok := unsharers.Load(t); ok {
-		return known.(unsharer)
+		return known.(referenceCopier)
 	}
 	made := newUnsharer(t)
 	unsharers.Store(t, made)
 	return made
 }
 
-func newUnsharer(t reflect.Type) unsharer {
+func newUnsharer(t reflect.Type) referenceCopier {
 	switch t.Kind() {
 	case reflect.Map:
 		return unshareMap(t)
@@ -99,7 +99,7 @@ func newUnsharer(t reflect.Type) unsharer {
 	return nil
 }
 
-func unshareMap(t reflect.Type) unsharer {
+func unshareMap(t reflect.Type) referenceCopier {
 	element := unsharerOf(t.Elem())
 	if unsharerOf(t.Key()) != nil {
 		panic(fmt.Sprintf("a controller stores a %s, whose keys contain references", t))
@@ -121,7 +121,7 @@ func unshareMap(t reflect.Type) unsharer {
 	}
 }
 
-func unshareSlice(t reflect.Type) unsharer {
+func unshareSlice(t reflect.Type) referenceCopier {
 	element := unsharerOf(t.Elem())
 	return func(v reflect.Value) {
 		if v.IsNil() {
@@ -138,11 +138,11 @@ func unshareSlice(t reflect.Type) unsharer {
 	}
 }
 
-func unshareStruct(t reflect.Type) unsharer {
+func unshareStruct(t reflect.Type) referenceCopier {
 	if isImmutable(t) {
 		return nil
 	}
-	fields := map[int]unsharer{}
+	fields := map[int]referenceCopier{}
 	for i := range t.NumField() {
 		if unshare := unsharerOf(t.Field(i).Type); unshare != nil {
 			fields[i] = unshare
@@ -153,7 +153,7 @@ func unshareStruct(t reflect.Type) unsharer {
 	}
 	return func(v reflect.Value) {
 		for i, unshare := range fields {
-			unshare(accessible(v.Field(i)))
+			unshare(accessibleField(v.Field(i)))
 		}
 	}
 }
@@ -186,7 +186,7 @@ func isImmutable(t reflect.Type) bool {
 		t.Kind() == reflect.Struct && !isOurs(t)
 }
 
-// accessible returns an addressable field that can be read and set even if it is unexported.
-func accessible(field reflect.Value) reflect.Value {
+// accessibleField returns an addressable field that can be read and set even if it is unexported.
+func accessibleField(field reflect.Value) reflect.Value {
 	return reflect.NewAt(field.Type(), unsafe.Pointer(field.UnsafeAddr())).Elem()
 }

@@ -37,13 +37,13 @@ func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 		Cloud:     cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: p.fence, Clock: p.clock}),
 		ClusterID: func() string { return clusterID },
 		Control:   live, Target: p.live(p.target),
-		Fresh:  func() (client.Client, error) { return fresh, nil },
-		User:   func(context.Context) (string, error) { return Migrator, nil },
-		Clock:  w.clock, // The migrator measures waits by the monotonic clock.
-		Timing: migrationTiming, Parallel: 1, SystemNamespace: leases,
+		NewClient: func() (client.Client, error) { return fresh, nil },
+		User:      func(context.Context) (string, error) { return Migrator, nil },
+		Clock:     w.clock, // The migrator measures waits by the monotonic clock.
+		Timing:    migrationTiming, Parallel: 1, SystemNamespace: leases,
 	}), origin.migrations)
 	return []wiring.Controller{{Name: "migration", Reconciler: p.migrations,
-		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.Changed()}}}, nil
+		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.MigrationChanged()}}}, nil
 }
 
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,
@@ -57,10 +57,10 @@ func migrationScenarios() []Scenario {
 	k := &OldSystem{Group: provider.SourceClusterK8s}
 	g := &OldSystem{Group: provider.SourceGardener, Role: true}
 	return []Scenario{
-		{Name: "migrate-K", Group: Migrations, Old: k, Script: commitMigration, MayDiffer: anyEnd},
-		{Name: "migrate-K-abort", Group: Migrations, Old: k, Script: abortMigration, MayDiffer: anyEnd},
-		{Name: "migrate-G", Group: Migrations, Old: g, Script: commitMigration, MayDiffer: anyEnd},
-		{Name: "migrate-G-abort", Group: Migrations, Old: g, Script: abortMigration, MayDiffer: anyEnd},
+		{Name: "migrate-K", Group: Migrations, OldSystem: k, Script: commitMigration, MayDiffer: anyEnd},
+		{Name: "migrate-K-abort", Group: Migrations, OldSystem: k, Script: abortMigration, MayDiffer: anyEnd},
+		{Name: "migrate-G", Group: Migrations, OldSystem: g, Script: commitMigration, MayDiffer: anyEnd},
+		{Name: "migrate-G-abort", Group: Migrations, OldSystem: g, Script: abortMigration, MayDiffer: anyEnd},
 	}
 }
 
@@ -82,7 +82,7 @@ func commitMigration(r *rand.Rand) []Action {
 // must refuse the change of the old sets and the change of the new sets.
 func changeFenced() Action {
 	return Action{Name: "change the old and the new sets behind the fence",
-		After: func(w *World) bool { return w.phase() == v1beta1.MigrationAdopted },
+		Condition: func(w *World) bool { return w.phase() == v1beta1.MigrationAdopted },
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			if w.corrupted != nil {
 				return nil // A corrupted record of the fence protects nothing until the migrator restores it.
@@ -162,7 +162,7 @@ func (w *World) phase() v1beta1.MigrationPhase {
 
 func acceptPlan() Action {
 	return Action{Name: "accept the plan",
-		After: func(w *World) bool {
+		Condition: func(w *World) bool {
 			m := w.migration()
 			return m != nil && m.Status.PlanHash != "" && !slices.ContainsFunc(m.Status.Findings,
 				func(f v1beta1.MigrationFinding) bool { return f.Level == string(provider.FindingBlocker) })
@@ -181,7 +181,7 @@ func acceptPlan() Action {
 
 func stage(s v1beta1.MigrationStage, since v1beta1.MigrationPhase) Action {
 	return Action{Name: fmt.Sprintf("set the stage %s in phase %s", s, since),
-		After: func(w *World) bool {
+		Condition: func(w *World) bool {
 			return slices.Index(phases, w.phase()) >= slices.Index(phases, since)
 		},
 		Do: func(ctx context.Context, w *World, c client.Client) error {

@@ -41,10 +41,10 @@ type oracle struct {
 	// scaleDowns contains how many machines may be deleted because users have scaled down, for each deployment and each
 	// standalone set.
 	scaleDowns map[uid]int
-	// surplus contains the machines of former leaders. Until the current leader sees such a machine, a set may have one
+	// surplusMachines contains the machines of former leaders. Until the current leader sees such a machine, a set may have one
 	// machine too many.
-	surplus map[uid]bool
-	err     error
+	surplusMachines map[uid]bool
+	err             error
 }
 
 // instruction is a manager's change of the replicas of a set. For each kind, it contains the revision that the manager
@@ -64,7 +64,7 @@ type version struct {
 
 func (o *oracle) begin(w *World) {
 	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
-		instructions: map[uid][]instruction{}, managerSeen: map[string]int64{}, surplus: map[uid]bool{},
+		instructions: map[uid][]instruction{}, managerSeen: map[string]int64{}, surplusMachines: map[uid]bool{},
 		scaleDowns: map[uid]int{},
 		sets:       map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
@@ -100,7 +100,7 @@ func (w *World) check() {
 			w.autoscaler.check(c)
 			w.legacy.control(c)
 			o.control(c)
-			w.secrets.written(w.control, c)
+			w.secrets.checkWrite(w.control, c)
 		}
 	}
 	if revision := w.target.Revision(); revision > o.judgedTarget {
@@ -109,7 +109,7 @@ func (w *World) check() {
 		for _, c := range changes {
 			w.legacy.target(c)
 			o.target(c)
-			w.secrets.written(w.target, c)
+			w.secrets.checkWrite(w.target, c)
 		}
 	}
 	w.legacy.check()
@@ -129,7 +129,7 @@ func (w *World) check() {
 func (o *oracle) control(c apiserver.Change) {
 	o.checkControlChange(c)
 	if c.Actor == Manager {
-		for kind, revision := range o.seen() {
+		for kind, revision := range o.seenRevisions() {
 			o.managerSeen[kind] = max(o.managerSeen[kind], revision)
 		}
 	}
@@ -151,8 +151,8 @@ func (o *oracle) control(c apiserver.Change) {
 		case c.Type == watch.Added:
 			o.machines[m.UID] = m
 			o.world.machinesMade++
-			if c.Actor == Manager+Former {
-				o.surplus[m.UID] = true
+			if c.Actor == Manager+FormerSuffix {
+				o.surplusMachines[m.UID] = true
 			}
 			o.mayCreate(c, m)
 		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
@@ -178,7 +178,7 @@ func (o *oracle) control(c apiserver.Change) {
 	if after, ok := c.New.(*v1beta1.MachineSet); ok && c.Actor == Manager {
 		before, was := c.Old.(*v1beta1.MachineSet)
 		if !was || before == nil || invariants.Replicas(after.Spec.Replicas) != invariants.Replicas(before.Spec.Replicas) {
-			o.instructions[after.UID] = append(o.instructions[after.UID], instruction{c.Revision, o.seen()})
+			o.instructions[after.UID] = append(o.instructions[after.UID], instruction{c.Revision, o.seenRevisions()})
 		}
 	}
 }
@@ -245,10 +245,10 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 		return
 	}
 	set := o.sets[owner.UID]
-	seen := o.seen()
-	if most, _ := set.Within(seen["MachineSet"]); o.live(owner.UID) > most+o.replacementSurge(owner.UID) {
+	seen := o.seenRevisions()
+	if most, _ := set.BoundsSince(seen["MachineSet"]); o.liveMachines(owner.UID) > most+o.replacementSurge(owner.UID) {
 		o.breach("I3", "%s created machine %s: set %s now has %d, want at most %d", c.Actor, m.Name, owner.Name,
-			o.live(owner.UID), most)
+			o.liveMachines(owner.UID), most)
 	}
 	deployment := o.deployments[set.Controller]
 	if deployment == nil {
@@ -257,10 +257,10 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	live := 0
 	for id, s := range o.sets {
 		if s.Controller == set.Controller {
-			live += o.live(id)
+			live += o.liveMachines(id)
 		}
 	}
-	if most, _ := deployment.Within(o.countsFrom(owner.UID, "MachineDeployment")); live > most {
+	if most, _ := deployment.BoundsSince(o.countsFrom(owner.UID, "MachineDeployment")); live > most {
 		o.breach("I3", "%s created machine %s of set %s: the deployment now has %d, want at most %d", c.Actor, m.Name,
 			owner.Name, live, most)
 	}
@@ -273,7 +273,7 @@ func (o *oracle) replacementSurge(set uid) int {
 		return 0
 	}
 	return min(1, o.count(set, func(m uid) bool {
-		return slices.ContainsFunc(o.believed(m), func(v *v1beta1.Machine) bool {
+		return slices.ContainsFunc(o.believedVersions(m), func(v *v1beta1.Machine) bool {
 			return v != nil && annotated(v, v1beta1.AnnotationReplace)
 		})
 	}))
@@ -294,8 +294,8 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 		ownerName, bounds, kind = "the deployment", deployment, "MachineDeployment"
 		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].Controller == set.Controller }
 	}
-	seen, minReady := o.seen(), bounds.Last().MinReadySeconds
-	if !invariants.Available(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
+	seen, minReady := o.seenRevisions(), bounds.LastBounds().MinReadySeconds
+	if !invariants.IsAvailable(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
 		return
 	}
 	known := seen["Machine"]
@@ -305,7 +305,7 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 			n++
 		}
 	}
-	if _, least := bounds.Within(seen[kind]); n < least {
+	if _, least := bounds.BoundsSince(seen[kind]); n < least {
 		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available, want at least %d", c.Actor, m.Name, owner.Name,
 			ownerName, n, least)
 	}
@@ -315,7 +315,7 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 // an object that was current at this revision or later. The result is the smaller one of two revisions: the one that
 // the set's controller had seen, and the one that the manager had seen before it wrote the replicas.
 func (o *oracle) countsFrom(set uid, kind string) int64 {
-	seen := o.seen()
+	seen := o.seenRevisions()
 	instructed := o.sets[set].Versions[0].Position
 	for _, t := range o.instructions[set] {
 		if t.revision <= seen["MachineSet"] {
@@ -333,29 +333,29 @@ func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, 
 		v := versions[i]
 		return invariants.Version{
 			Position:  v.revision,
-			Available: v.belongsTo(members) && invariants.Available(v.machine, minReady, o.world.clock.at),
+			Available: v.belongsTo(members) && invariants.IsAvailable(v.machine, minReady, o.world.clock.at),
 			OwnEnd:    v.actor == Manager && endsAt(versions, i),
 		}
 	}, revision)
 }
 
-// seen returns, for each kind, the revision that the current process had seen at the beginning of its reconciliation.
-func (o *oracle) seen() map[string]int64 {
+// seenRevisions returns, for each kind, the revision that the current process had seen at the beginning of its reconciliation.
+func (o *oracle) seenRevisions() map[string]int64 {
 	if f := o.world.top(); f != nil {
 		return f.seen
 	}
 	return nil
 }
 
-// live returns the number of live machines of a set, without the machines of former leaders.
-func (o *oracle) live(set uid) int {
-	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
+// liveMachines returns the number of live machines of a set, without the machines of former leaders.
+func (o *oracle) liveMachines(set uid) int {
+	return o.count(set, func(m uid) bool { return !o.surplusMachines[m] && !o.intruded(m) })
 }
 
 // countSurplus returns the number of live machines of a set that former leaders created. If the set deletes surplus
 // machines, it may choose others instead.
 func (o *oracle) countSurplus(set uid) int {
-	return o.count(set, func(m uid) bool { return o.surplus[m] })
+	return o.count(set, func(m uid) bool { return o.surplusMachines[m] })
 }
 
 func (o *oracle) count(set uid, which func(uid) bool) (n int) {
@@ -391,7 +391,7 @@ func (o *oracle) target(c apiserver.Change) {
 	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.owner() == "" && c.Actor == Provider {
 		o.breach("adoption", "%s did %s of node %s, whose instance belongs to no machine", c.Actor, c.Verb, node.Name)
 	}
-	if !ok || c.Type != watch.Deleted || c.Actor != Provider && c.Actor != Provider+Former {
+	if !ok || c.Type != watch.Deleted || c.Actor != Provider && c.Actor != Provider+FormerSuffix {
 		return
 	}
 	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil {

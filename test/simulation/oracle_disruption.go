@@ -42,8 +42,8 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 // mayDisrupt checks that a machine may be taken out of service for one of the given reasons. The oracle cannot always
 // tell which reason applies.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
-	versions := o.believed(m.UID)
-	needsNoBudget := func(v *v1beta1.Machine) bool { return v == nil || !o.serves(v) || o.isDisrupted(v) }
+	versions := o.believedVersions(m.UID)
+	needsNoBudget := func(v *v1beta1.Machine) bool { return v == nil || !o.canRunPods(v) || o.isDisrupted(v) }
 	if slices.ContainsFunc(versions, needsNoBudget) {
 		return // No budget covers this machine.
 	}
@@ -61,7 +61,7 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 			if !o.mustBeAsked(b, versions, reasons, from, to) {
 				break
 			}
-			used, most := o.used(b, m.UID)
+			used, most := o.usedBudget(b, m.UID)
 			if used == most {
 				o.mayTakeLastSlot(c, m, b, reasons, len(budgets))
 			}
@@ -122,14 +122,14 @@ func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine)
 	return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
 }
 
-// used returns the number of machines of a budget that are out of service. One additional machine is included in this
+// usedBudget returns the number of machines of a budget that are out of service. One additional machine is included in this
 // number. The second result is the maximum that the budget allows.
-func (o *oracle) used(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
+func (o *oracle) usedBudget(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
 	used = 1
 	selected := 0
 	for id := range o.history {
 		surely, maybe := true, false
-		for _, v := range o.believed(id) {
+		for _, v := range o.believedVersions(id) {
 			selects := v != nil && o.selects(b, v)
 			surely, maybe = surely && selects, maybe || selects
 		}
@@ -162,19 +162,19 @@ func (o *oracle) knownDisrupted(id uid) bool {
 	for i > 0 && versions[i-1].machine != nil && o.isDisrupted(versions[i-1].machine) {
 		i--
 	}
-	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seen()["Machine"])
+	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seenRevisions()["Machine"])
 }
 
-// serves reports whether pods may run on the node of a machine, depending on the instance and not on the status of the
+// canRunPods reports whether pods may run on the node of a machine, depending on the instance and not on the status of the
 // Machine.
-func (o *oracle) serves(m *v1beta1.Machine) bool {
+func (o *oracle) canRunPods(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
 
 // isDisrupted reports whether a machine that serves pods is being deleted, or its instance differs from the spec.
 // Deletions that an autoscaler has requested do not count.
 func (o *oracle) isDisrupted(m *v1beta1.Machine) bool {
-	if !o.serves(m) {
+	if !o.canRunPods(m) {
 		return false
 	}
 	if !m.DeletionTimestamp.IsZero() {
@@ -200,10 +200,10 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believed returns the versions of a machine on which the current reconciliation may be based: the version that the
+// believedVersions returns the versions of a machine on which the current reconciliation may be based: the version that the
 // process had seen, and all later versions. If the machine did not exist, the version is nil.
-func (o *oracle) believed(id uid) (out []*v1beta1.Machine) {
-	known, versions, from := o.seen()["Machine"], o.history[id], 0
+func (o *oracle) believedVersions(id uid) (out []*v1beta1.Machine) {
+	known, versions, from := o.seenRevisions()["Machine"], o.history[id], 0
 	for i, v := range versions {
 		if v.revision <= known {
 			from = i
@@ -235,7 +235,7 @@ func believedVersions[T interface {
 	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
 		add(object.GetUID(), object.(T))
 	}
-	for _, c := range o.world.control.Changes(o.seen()[kind]) {
+	for _, c := range o.world.control.Changes(o.seenRevisions()[kind]) {
 		if c.GVK.Kind != kind {
 			continue
 		}

@@ -24,7 +24,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	if set == nil {
 		return nil
 	}
-	versions := o.believed(m.UID)
+	versions := o.believedVersions(m.UID)
 	every := func(is func(*v1beta1.Machine) bool) bool {
 		return !slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return v == nil || !is(v) })
 	}
@@ -34,7 +34,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	if some(func(v *v1beta1.Machine) bool { return annotated(v, v1beta1.AnnotationDeleteMachine) || interrupted(v) }) {
 		return nil
 	}
-	mostReplicas, leastReplicas := set.Within(o.seen()["MachineSet"])
+	mostReplicas, leastReplicas := set.BoundsSince(o.seenRevisions()["MachineSet"])
 	leastLive, mostLive := o.liveBetween(func(owner uid) bool { return owner == id })
 	if broken := func(v *v1beta1.Machine) bool {
 		return requested(v) || v.Status.Phase == v1beta1.MachineFailed
@@ -49,7 +49,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 		return nil
 	}
 	toBeReplaced := func(v *v1beta1.Machine) bool { return annotated(v, v1beta1.AnnotationReplace) }
-	switch surely, maybe := o.outdated(id); {
+	switch surely, maybe := o.isOutdated(id); {
 	case every(toBeReplaced):
 		for _, v := range versions {
 			reason := v1beta1.DisruptionReplace
@@ -63,7 +63,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	case some(toBeReplaced), maybe && !surely, !maybe:
 		return nil
 	}
-	if _, maybe := o.outdated(id); maybe {
+	if _, maybe := o.isOutdated(id); maybe {
 		reasons = append(reasons, v1beta1.DisruptionRollout)
 	}
 	return reasons
@@ -76,7 +76,7 @@ const expiredMark = "expired"
 func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 	for id := range o.history {
 		surely, maybe := true, false
-		for _, v := range o.believed(id) {
+		for _, v := range o.believedVersions(id) {
 			live := version{machine: v}.belongsTo(of) && v.DeletionTimestamp.IsZero()
 			surely, maybe = surely && live, maybe || live
 		}
@@ -100,7 +100,7 @@ func (o *oracle) scaledDown(set uid, live int) bool {
 	} else {
 		_, live = o.liveBetween(func(of uid) bool { return o.sets[of] != nil && o.sets[of].Controller == id })
 	}
-	replicas, most := lowestBounds(owner, o.seen()[kind])
+	replicas, most := lowestBounds(owner, o.seenRevisions()[kind])
 	if kind == "MachineSet" {
 		most++ // For a replacement.
 	}
@@ -116,10 +116,10 @@ func (o *oracle) scaledDown(set uid, live int) bool {
 
 // lowestBounds returns the lowest replicas and the lowest maximum in all versions on which a decision may be based.
 func lowestBounds(owner *invariants.Owner, since int64) (replicas, most int) {
-	replicas, most = owner.Last().Replicas, owner.Last().Most
+	replicas, most = owner.LastBounds().Replicas, owner.LastBounds().MaxLive
 	for i, v := range owner.Versions {
 		if i+1 == len(owner.Versions) || owner.Versions[i+1].Position > since {
-			replicas, most = min(replicas, v.Replicas), min(most, v.Most)
+			replicas, most = min(replicas, v.Replicas), min(most, v.MaxLive)
 		}
 	}
 	return replicas, most
@@ -127,7 +127,7 @@ func lowestBounds(owner *invariants.Owner, since int64) (replicas, most int) {
 
 // followScaleDown records by how many machines users have scaled down. A scale-up reduces this number.
 func (o *oracle) followScaleDown(c apiserver.Change) {
-	if c.Actor == Manager || c.Actor == Manager+Former || c.Old == nil {
+	if c.Actor == Manager || c.Actor == Manager+FormerSuffix || c.Old == nil {
 		return
 	}
 	by := 0
@@ -142,9 +142,9 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 	}
 }
 
-// outdated reports whether a set belongs to an old revision of its deployment. If the manager must know this, surely is
+// isOutdated reports whether a set belongs to an old revision of its deployment. If the manager must know this, surely is
 // true. If the manager may know this, maybe is true.
-func (o *oracle) outdated(id uid) (surely, maybe bool) {
+func (o *oracle) isOutdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)
 	for _, versions := range believedVersions[*v1beta1.MachineSet](o, "MachineSet") {
@@ -191,7 +191,7 @@ func (o *oracle) mayTakeLastSlot(c apiserver.Change, m *v1beta1.Machine, b *v1be
 		return
 	}
 	for _, x := range o.machines {
-		if x.UID == m.UID || !x.DeletionTimestamp.IsZero() || !o.serves(x) || o.isDisrupted(x) || !requested(x) ||
+		if x.UID == m.UID || !x.DeletionTimestamp.IsZero() || !o.canRunPods(x) || o.isDisrupted(x) || !requested(x) ||
 			annotated(x, v1beta1.AnnotationDoNotDisrupt) || !o.selects(b, x) {
 			continue
 		}

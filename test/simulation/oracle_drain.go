@@ -45,8 +45,8 @@ func (o *oracle) machineOn(node *corev1.Node) *v1beta1.Machine {
 	return nil
 }
 
-// stays reports whether a pod remains on its node until the node is deleted.
-func stays(p *corev1.Pod) bool {
+// isPermanent reports whether a pod remains on its node until the node is deleted.
+func isPermanent(p *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(p)
 	return owner != nil && (owner.Kind == string(DaemonSet) || owner.Kind == string(Static))
 }
@@ -77,7 +77,7 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 	node := o.world.node(before.Spec.NodeName)
 	m := o.machineOn(node)
 	switch {
-	case stays(before):
+	case isPermanent(before):
 		o.breach("I7", "%s deletes pod %s, which must stay on its node", c.Actor, before.Name)
 		return
 	case gone && !ended(before):
@@ -87,7 +87,7 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 		return // The Node was deleted a moment ago.
 	case o.wasToBeDrained(m):
 		return // The reason ended while the request was on its way.
-	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !o.announced(m, node):
+	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !o.isAnnounced(m, node):
 		o.breach("I7", "%s deletes pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
 		return
 	case !node.Spec.Unschedulable:
@@ -202,7 +202,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	if !o.hasEver(id, v1beta1.AnnotationSkipDrain) {
 		start, known := o.drainBegan(m)
 		left := o.world.podsWhere(func(p *corev1.Pod) bool {
-			return p.Spec.NodeName == node.Name && !stays(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero()) &&
+			return p.Spec.NodeName == node.Name && !isPermanent(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero()) &&
 				!o.world.comesBack(p, start)
 		})
 		if len(left) > 0 && (!known || o.world.clock.at.Before(o.drainEnds(m, start))) {

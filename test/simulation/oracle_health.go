@@ -110,7 +110,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		o.mayMark(after)
 	}
 	ends := before.DeletionTimestamp.IsZero() && (c.Type == watch.Deleted || !after.DeletionTimestamp.IsZero())
-	if !ends || !w.safety.steady {
+	if !ends || !w.safety.isSteady {
 		return
 	}
 	o.mayActInOutage(c, "deleted")
@@ -119,8 +119,8 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		o.sets[owner.UID] == nil {
 		return
 	}
-	live := o.live(owner.UID) + o.countSurplus(owner.UID)
-	if _, least := o.sets[owner.UID].Within(o.world.control.Revision()); live <= least {
+	live := o.liveMachines(owner.UID) + o.countSurplus(owner.UID)
+	if _, least := o.sets[owner.UID].BoundsSince(o.world.control.Revision()); live <= least {
 		o.breach("health", "%s deleted machine %s, which was not found unhealthy: %d of %d are left", c.Actor, before.Name,
 			live-1, least)
 	}
@@ -133,10 +133,10 @@ func (o *oracle) mayFailToJoin(before, after *v1beta1.Machine) {
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
 		return
 	}
-	began, _ := reachability.ExcludeOutages(w.safety.past[toTarget], after.CreationTimestamp.Time, time.Time{})
-	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.cut) > noticedAfter {
+	began, _ := reachability.ExcludeOutages(w.safety.pastOutages[toTarget], after.CreationTimestamp.Time, time.Time{})
+	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.lostAt) > noticedAfter {
 		o.breach("I6", "machine %s failed to join the target cluster, which has been unreachable since %s", after.Name,
-			l.cut.Sub(epoch))
+			l.lostAt.Sub(epoch))
 	} else if age := w.clock.Since(began); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
 		o.breach("I6", "machine %s failed to join after only %s without outages", after.Name, age)
 	}
@@ -159,7 +159,7 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	differ := clockSteady < healthKnownAfter && slices.ContainsFunc(o.world.processes, func(p *Process) bool {
 		return p.clock.behind != 0
 	})
-	return known && node.healthy && (node.revision > o.seen()["Node"] || asleep || differ)
+	return known && node.healthy && (node.revision > o.seenRevisions()["Node"] || asleep || differ)
 }
 
 // mayActInOutage checks that no machine is added, replaced or remediated during an outage that all processes have
@@ -167,9 +167,9 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 // reconciliation.
 func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
 	for i, l := range o.world.safety.links {
-		if l.down() && o.passBegan().Sub(l.cut) > noticedAfter {
+		if l.down() && o.passBegan().Sub(l.lostAt) > noticedAfter {
 			o.breach("I6", "%s %s machine %s while %s has been unreachable since %s", c.Actor, what, c.Key.Name,
-				[...]string{"the control cluster", "the target cluster"}[i], l.cut.Sub(epoch))
+				[...]string{"the control cluster", "the target cluster"}[i], l.lostAt.Sub(epoch))
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	// started, could not notice the event. If the Node has been unhealthy for three times the timeout, the leader may
 	// use the recorded time.
 	began := node.illSince
-	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored,
+	for _, t := range []time.Time{w.safety.links[toControl].restoredAt, w.safety.links[toTarget].restoredAt,
 		w.safety.meltdownEnded, w.oracle.leaderSince()} {
 		if unseen := !t.After(w.oracle.leaderSince().Add(healthKnownAfter)); unseen &&
 			w.clock.Since(node.illSince.Truncate(time.Second)) >= 3*healthTimeout {

@@ -28,7 +28,7 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 		claim("bootstrap token "+token, req.Token)
 	}
 	made, known := c.tokens[req.Token]
-	if !known || p.former || c.byID(made.providerID) != nil {
+	if !known || p.isFormer || c.byID(made.providerID) != nil {
 		return
 	}
 	history := o.history[req.Machine.UID]
@@ -37,7 +37,7 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	})
 	// A former leader may have sent the request after the instance was recorded. Its writes count only after the
 	// current leader has seen them.
-	if written >= 0 && (history[written].actor != Provider+Former || history[written].revision <= p.sees("Machine")) {
+	if written >= 0 && (history[written].actor != Provider+FormerSuffix || history[written].revision <= p.sees("Machine")) {
 		o.breach("attempt", "machine %s requests an instance with the token of its former instance %s, which is gone", name,
 			made.providerID)
 	}

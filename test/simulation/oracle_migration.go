@@ -213,7 +213,7 @@ func (l *legacy) missing() string {
 			report("%s=%s %s", c.Type, c.Status, c.Message)
 		}
 	}
-	if m != nil && m.Status.Phase.Ended() && len(m.Finalizers) > 0 {
+	if m != nil && m.Status.Phase.HasEnded() && len(m.Finalizers) > 0 {
 		report("the migration has ended but has finalizers")
 	}
 	for _, o := range l.world.control.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {

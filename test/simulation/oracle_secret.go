@@ -57,8 +57,8 @@ func (s *secrets) checkBuffer(where string) {
 	}
 }
 
-// written is called for each write. It checks the written object for known secrets, and remembers new secrets.
-func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
+// checkWrite is called for each write. It checks the written object for known secrets, and remembers new secrets.
+func (s *secrets) checkWrite(server *apiserver.Server, c apiserver.Change) {
 	if o, ok := c.New.(*corev1.Secret); ok {
 		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool {
 			return string(n) == secret

@@ -52,9 +52,9 @@ func leak(name string, change ...func(*instance)) Action {
 	}}
 }
 
-// untagged removes all tags of an instance. The instance then looks like an instance that a user has created. Its Node
+// removeTags removes all tags of an instance. The instance then looks like an instance that a user has created. Its Node
 // joins the target cluster.
-func untagged(in *instance) {
+func removeTags(in *instance) {
 	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
 }
 
@@ -75,7 +75,7 @@ func takeOver(name string) Action {
 			return nil
 		},
 		// Wait until the current reconciliation has listed the instance and will remove it next.
-		After: func(w *World) bool {
+		Condition: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
 			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() &&
 				w.orphanedFor(in) >= max(orphanPeriod, orphanAge)
@@ -101,7 +101,7 @@ func bringUp(process string, late int) Action {
 	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late),
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			for _, p := range slices.Clone(w.processes) {
-				if p.name == process && !p.dead && !p.former {
+				if p.name == process && !p.dead && !p.isFormer {
 					p.die()
 					p.rewind = late
 					return w.restart(p)
@@ -143,7 +143,7 @@ func leaksOfLate(r *rand.Rand) []Action {
 
 // leaks returns actions that create orphans while the fleet grows or shrinks.
 func leaks(r *rand.Rand) []Action {
-	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster),
+	actions := []Action{leak("lost-1"), leak("nobodys", removeTags), leak("theirs", ofOtherCluster),
 		leak("half", halfTagged)}
 	r.Shuffle(len(actions), func(i, j int) { actions[i], actions[j] = actions[j], actions[i] })
 	switch r.IntN(4) {
@@ -179,9 +179,9 @@ func leaksInOutage(r *rand.Rand) []Action {
 	}
 }
 
-// lose returns an action that creates n instances without Machines in one step, as if a control cluster had lost a part
+// loseMachines returns an action that creates n instances without Machines in one step, as if a control cluster had lost a part
 // of its data. If joined is true, one of these instances has a Node.
-func lose(n int, joined bool) Action {
+func loseMachines(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
 			name := fmt.Sprintf("lost-%d", i)
@@ -190,7 +190,7 @@ func lose(n int, joined bool) Action {
 			}
 			in := w.cloud.byID(idOf(name))
 			in.visible, in.registered = w.clock.at, i > 0 || !joined
-			w.safety.lost[in.ProviderID] = n >= 3
+			w.safety.lostInstances[in.ProviderID] = n >= 3
 		}
 		return nil
 	}}
@@ -237,7 +237,7 @@ func (w *World) answerBlock(after time.Duration) (bool, error) {
 // Ready Node is lost. In some runs, the provider restarts before an administrator permits the removal.
 func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
-	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
+	actions := []Action{loseMachines(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
 	// This action adds so many machines that less than half of the instances are orphans. A new process does not know
 	// that the share was higher before.
 	if r.IntN(2) == 0 {
@@ -250,7 +250,7 @@ func losses(r *rand.Rand) []Action {
 }
 
 func wait(d time.Duration) Action {
-	return Action{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
+	return Action{Name: "wait", MinDelay: d, Do: func(context.Context, *World, client.Client) error { return nil }}
 }
 
 func (w *World) strangersLeft() (n int) {
@@ -319,10 +319,10 @@ func (o *oracle) mayCollect(in *instance) {
 			report("the Node is Ready, and no administrator permitted the removal")
 		}
 	}
-	if w.safety.lost[in.ProviderID] && !letGo {
+	if w.safety.lostInstances[in.ProviderID] && !letGo {
 		report("most instances are orphans, and no administrator permitted the removal")
 	}
-	for _, t := range []time.Time{p.began, w.safety.links[toControl].restored, w.safety.links[toTarget].restored} {
+	for _, t := range []time.Time{p.began, w.safety.links[toControl].restoredAt, w.safety.links[toTarget].restoredAt} {
 		if began.Sub(t) < orphanPeriod && t.After(epoch) {
 			report("the process has started, or an outage has ended, only at %s", t.Sub(epoch))
 		}

@@ -14,12 +14,12 @@ const distributionScheme = "k3s://"
 func otherIDScenarios() []Scenario {
 	return []Scenario{{Name: "other-provider-ids", Group: Lifecycle, Controllers: CloudController | Approval,
 		Script: inOrder([]Action{
-			trouble("the cloud controller belongs to a distribution", func(t *troubles) { t.otherIDs = true }),
+			trouble("the cloud controller belongs to a distribution", func(t *cloudProblems) { t.otherIDs = true }),
 			create(fleet(1, "with-token", joinsWithin(impatience))), wait(impatience + 4*time.Minute), scale(0),
 		}), MayDiffer: anyEnd}}
 }
 
-func (t *troubles) idOn(node *corev1.Node, in *instance) string {
+func (t *cloudProblems) idOn(node *corev1.Node, in *instance) string {
 	if t.otherIDs {
 		return distributionScheme + node.Name
 	}

@@ -45,7 +45,7 @@ func intrude(i int, owned bool) Action {
 // reconciliation.
 func (o *oracle) intruded(machine uid) bool {
 	first := o.history[machine]
-	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seen()["Machine"]
+	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seenRevisions()["Machine"]
 }
 
 const intruder = "intruder"
@@ -118,7 +118,7 @@ func (o *oracle) mayCreateFrozen(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Manager || owner == nil {
 		return
 	}
-	seen := o.seen()["MachineSet"]
+	seen := o.seenRevisions()["MachineSet"]
 	frozen := false
 	for _, version := range o.world.safety.frozen[owner.UID] {
 		if version.revision <= seen {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// At describes one fault of a plan, and the number of the effect at which the fault happens.
-type At struct {
+// FaultAt describes one fault of a plan, and the number of the effect at which the fault happens.
+type FaultAt struct {
 	Effect int
 	Fault  Fault
 }
 
-func (a At) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
+func (a FaultAt) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
 
 // Plan contains the faults of a run in the order of their effects. A fault changes the later effects. So the number of
 // an effect refers to a run that contains all earlier faults of the plan.
-type Plan []At
+type Plan []FaultAt
 
-// Of implements Faults.
-func (p Plan) Of(_ *World, e Effect) Fault {
+// Next implements Faults.
+func (p Plan) Next(_ *World, e Effect) Fault {
 	for _, at := range p {
 		if at.Effect == e.N {
 			return at.Fault
@@ -49,7 +49,7 @@ func ParsePlan(text string) (Plan, error) {
 		if !ok || err != nil || len(out) > 0 && effect <= out[len(out)-1].Effect {
 			return nil, fmt.Errorf("plan %q is invalid: %q is not effect:fault with rising effects", text, part)
 		}
-		out = append(out, At{effect, Fault(fault)})
+		out = append(out, FaultAt{effect, Fault(fault)})
 	}
 	return out, nil
 }

@@ -30,7 +30,7 @@ func (p *Prepared) Plan(seed uint64, text string) (Plan, error) {
 		if !ok {
 			return nil, fmt.Errorf("plan %q: the run of seed %d has no effect %q after plan %q", text, seed, name, r.plan)
 		}
-		r = r.withFault(At{e.N, Fault(fault)}, true)
+		r = r.withFault(FaultAt{e.N, Fault(fault)}, true)
 	}
 	return r.plan, nil
 }

@@ -34,9 +34,9 @@ type Plans struct {
 	Workers int
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// The sweep calls Enough with the failures so far, unless Enough is nil. If Enough returns true, the sweep ends
+	// The sweep calls StopEarly with the failures so far, unless StopEarly is nil. If StopEarly returns true, the sweep ends
 	// early.
-	Enough func([]Failure) bool
+	StopEarly func([]Failure) bool
 }
 
 type sweeper struct {
@@ -176,7 +176,7 @@ func (s *sweeper) sweep(v variant, share share, pairs float64) {
 			return
 		}
 		seconds := first.faults()
-		for _, j := range spread(len(seconds), pairs, hash) {
+		for _, j := range spreadIndexes(len(seconds), pairs, hash) {
 			if s.stop.Load() {
 				return
 			}
@@ -193,12 +193,12 @@ func (r *recording) hash() uint64 {
 
 // sample returns single faults that are evenly distributed among the effects. For each fault, the sample contains the
 // same percentage of the effects at which the fault is possible.
-func (r *recording) sample(share share) []At {
+func (r *recording) sample(share share) []FaultAt {
 	all := r.faults()
 	if share.ofCaches >= 1 && share.others >= 1 {
 		return all
 	}
-	var out []At
+	var out []FaultAt
 	seen := map[Fault]int{}
 	for _, at := range all {
 		n := seen[at.Fault]
@@ -220,8 +220,8 @@ func fraction(text string) float64 {
 	return float64(h.Sum64()%1_000_003) / 1_000_003
 }
 
-// spread returns evenly spaced indexes below n. The number of indexes is many, rounded with roundByHash.
-func spread(n int, many float64, hash uint64) []int {
+// spreadIndexes returns evenly spaced indexes below n. The number of indexes is many, rounded with roundByHash.
+func spreadIndexes(n int, many float64, hash uint64) []int {
 	count := min(roundByHash(many, hash), n)
 	var out []int
 	for i := range count {
@@ -255,8 +255,8 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	s.report.Steps += int64(r.result.Steps)
 	if err != nil {
 		s.report.Failures = append(s.report.Failures, Failure{Scenario: r.scenario.Name, Seed: r.seed,
-			Habits: r.scenario.Habits, Undisturbed: len(r.plan) == 0, Plan: r.plan, Err: err})
-		if s.Enough != nil && s.Enough(s.report.Failures) {
+			Habits: r.scenario.Habits, WithoutFaults: len(r.plan) == 0, Plan: r.plan, Err: err})
+		if s.StopEarly != nil && s.StopEarly(s.report.Failures) {
 			s.stop.Store(true)
 		}
 	}
@@ -277,11 +277,11 @@ func (r *recording) failure(undisturbed Result) error {
 	if r.result.Err != nil {
 		return r.result.Err
 	}
-	if most := stepsFactor*undisturbed.Tail + stepsMore; r.result.Tail > most {
+	if most := stepsFactor*undisturbed.SettleSteps + stepsMore; r.result.SettleSteps > most {
 		return fmt.Errorf("%d steps from the last fault until the run settled, want at most %d; the undisturbed run has %d",
-			r.result.Tail, most, undisturbed.Tail)
+			r.result.SettleSteps, most, undisturbed.SettleSteps)
 	}
-	got, want := r.result.End, undisturbed.End
+	got, want := r.result.FinalState, undisturbed.FinalState
 	if f := r.scenario.MayDiffer; f != nil {
 		f(got)
 		want = want.clone()

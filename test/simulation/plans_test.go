@@ -39,7 +39,7 @@ func TestRunContinuesFromEachCopy(t *testing.T) {
 					t.Errorf("from effect %d: got %d steps, %d effects, path %x, error %v, want %d, %d, %x", from.effect, got.Steps,
 						got.Effects, got.Path, got.Err, r.result.Steps, r.result.Effects, r.result.Path)
 				}
-				if difference := got.End.difference(r.result.End); difference != "" {
+				if difference := got.FinalState.difference(r.result.FinalState); difference != "" {
 					t.Errorf("from effect %d: the end differs:\n%s", from.effect, difference)
 				}
 			}
@@ -55,7 +55,7 @@ func TestRunCanBeCopiedDuringElection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := p.record(837119936104).withFault(At{1, TwoLeaders}, true); r.result.Err != nil {
+	if r := p.record(837119936104).withFault(FaultAt{1, FaultTwoLeaders}, true); r.result.Err != nil {
 		t.Error(r.result.Err)
 	}
 }
@@ -104,7 +104,7 @@ func TestSampleIsEven(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := p.record(1)
-	all, seen, of := map[Fault]int{}, map[At]bool{}, map[Fault]int{}
+	all, seen, of := map[Fault]int{}, map[FaultAt]bool{}, map[Fault]int{}
 	for _, at := range r.faults() {
 		all[at.Fault]++
 	}
@@ -124,7 +124,7 @@ func TestSampleIsEven(t *testing.T) {
 	if n := len(r.sample(share{1, 1})); n != len(r.faults()) {
 		t.Errorf("got %d of %d plans in the full sample", n, len(r.faults()))
 	}
-	indexes := spread(1000, 30, 12345)
+	indexes := spreadIndexes(1000, 30, 12345)
 	slices.Sort(indexes)
 	if len(slices.Compact(indexes)) != 30 {
 		t.Errorf("got indexes %v, want 30 different ones of 1000", indexes)
@@ -214,11 +214,11 @@ func TestPlanNamesEffects(t *testing.T) {
 			creates = append(creates, e.N)
 		}
 	}
-	if len(creates) != 2 || plan[0] != (At{creates[1], Lost}) {
+	if len(creates) != 2 || plan[0] != (FaultAt{creates[1], FaultLost}) {
 		t.Errorf("got first fault %s, want it at the second of the creations %v", plan[0], creates)
 	}
 	again := p.record(1).withFault(plan[0], true)
-	if e, ok := again.find("create instance"); !ok || plan[1] != (At{e.N, Throttled}) || e.N < plan[0].Effect {
+	if e, ok := again.find("create instance"); !ok || plan[1] != (FaultAt{e.N, FaultThrottled}) || e.N < plan[0].Effect {
 		t.Errorf("got second fault %s, want it at the first creation of an instance after %s, which is %s", plan[1],
 			plan[0], e)
 	}

@@ -27,18 +27,18 @@ type app struct {
 	kind appKind
 	// replicas is the number of pods. A single node has enough space for all of them.
 	replicas int
-	// least is the value of minAvailable in the PodDisruptionBudget of the pods. If least is 0, there is no
+	// minAvailable is the value of minAvailable in the PodDisruptionBudget of the pods. If least is 0, there is no
 	// PodDisruptionBudget.
-	least int
+	minAvailable int
 	// grace is the termination grace period in seconds. A slow pod uses its whole grace period.
 	grace int64
 	slow  bool
 	// If volume is set, each pod has a volume, which is attached to the pod's node. If sticks is true, the kubelet
 	// never unmounts the volumes of the pods.
-	volume, sticks bool
-	critical       bool
+	volume, staysAttached bool
+	critical              bool
 	// If spread is set, the first pods are created only when each pod can have its own schedulable node.
-	spread bool
+	spreadsPods bool
 	pinned
 }
 
@@ -75,12 +75,12 @@ func (w *World) deploy(apps []app) error {
 				return err
 			}
 		}
-		if a.least == 0 {
+		if a.minAvailable == 0 {
 			continue
 		}
 		budget := &policyv1.PodDisruptionBudget{ObjectMeta: meta}
 		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": a.name}}
-		budget.Spec.MinAvailable = ptr.To(intstr.FromInt(a.least))
+		budget.Spec.MinAvailable = ptr.To(intstr.FromInt(a.minAvailable))
 		if err := c.Create(context.Background(), budget); err != nil {
 			return err
 		}
@@ -123,11 +123,11 @@ func (w *World) appOf(p *corev1.Pod) app {
 	return w.apps[i]
 }
 
-func ended(p *corev1.Pod) bool { return controllermanager.Ended(p) }
+func ended(p *corev1.Pod) bool { return controllermanager.HasEnded(p) }
 
 // podsToCreate returns the pods that the controller of an app would create now, on the nodes that a scheduler selects.
 func (w *World) podsToCreate(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
-	if a.spread && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Labels["app"] == a.name }) {
+	if a.spreadsPods && !slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Labels["app"] == a.name }) {
 		free, pod := 0, w.podOf(a, "", "")
 		for _, o := range w.target.Snapshot(nodeKind) {
 			if controllermanager.Schedulable(pod, o.(*corev1.Node)) {

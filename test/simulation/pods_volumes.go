@@ -94,13 +94,13 @@ func (w *World) drives(va *storagev1.VolumeAttachment) func() error {
 // mountedOn returns the volumes that the kubelet of a node uses or will use: those of pods that have not ended, and
 // those that are never unmounted.
 func (w *World) mountedOn(node *corev1.Node) (all []corev1.UniqueVolumeName) {
-	sticks := slices.ContainsFunc(w.apps, func(a app) bool { return a.sticks })
+	sticks := slices.ContainsFunc(w.apps, func(a app) bool { return a.staysAttached })
 	if sticks {
 		all = slices.Clone(node.Status.VolumesInUse)
 	}
 	for _, p := range w.podsWhere(func(p *corev1.Pod) bool { return p.Spec.NodeName == node.Name && !ended(p) }) {
 		for _, volume := range w.volumesOf(p) {
-			if name := controllermanager.Reported(volume); !slices.Contains(all, name) {
+			if name := controllermanager.ReportedName(volume); !slices.Contains(all, name) {
 				all = append(all, name)
 			}
 		}

@@ -70,10 +70,10 @@ func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor == Manager && o.mustBePreserved(m) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
 	}
-	if !preservation.Preserved(m) || c.Actor != Manager && c.Actor != Provider {
+	if !preservation.IsPreserved(m) || c.Actor != Manager && c.Actor != Provider {
 		return
 	}
-	if until, err := preservation.Until(m); err != nil || o.world.clock.at.Before(until) {
+	if until, err := preservation.EndTime(m); err != nil || o.world.clock.at.Before(until) {
 		o.breach("preservation", "%s deleted machine %s, which was preserved until %s (%v)", c.Actor, m.Name,
 			m.Annotations[v1beta1.AnnotationPreservedUntil], err)
 	}
@@ -98,7 +98,7 @@ func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	in := o.world.cloud.byID(m.Spec.ProviderID)
 	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() ||
-		preservation.Preserved(m) {
+		preservation.IsPreserved(m) {
 		return false
 	}
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
@@ -127,7 +127,7 @@ func (w *World) preservedUntil() (at time.Time) {
 
 func preservedCount(machines []client.Object) (n int) {
 	for _, o := range machines {
-		if m := o.(*v1beta1.Machine); preservation.Preserved(m) || preservation.Due(m) {
+		if m := o.(*v1beta1.Machine); preservation.IsPreserved(m) || preservation.MustPreserve(m) {
 			n++
 		}
 	}

@@ -43,11 +43,11 @@ type Process struct {
 	began time.Time
 	clock *wallClock
 
-	// former is true if this process is no longer the leader, and a successor has started. A former leader is first
+	// isFormer is true if this process is no longer the leader, and a successor has started. A former leader is first
 	// suspended. It then runs until the time that the field "until" contains.
-	former, suspended bool
-	deposedAt, until  time.Time
-	elector           *elector
+	isFormer, suspended bool
+	deposedAt, until    time.Time
+	elector             *elector
 	// denials contains the requests that the process may not send for a while. rewind is the number of recent changes
 	// that are missing in the first lists after the next restart.
 	denials []denial
@@ -115,7 +115,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 	}
 	f := &Process{
 		world: w, name: p.name, life: p.life, began: p.began, dead: p.dead, clock: &wallClock{w.clock, p.clock.behind},
-		former: p.former, suspended: p.suspended, until: p.until, denials: slices.Clone(p.denials), rewind: p.rewind,
+		isFormer: p.isFormer, suspended: p.suspended, until: p.until, denials: slices.Clone(p.denials), rewind: p.rewind,
 	}
 	tables, err := f.wire(p)
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *Process) clone(w *World) (*Process, error) {
 			ours[i].subscriptions[j].events = slices.Clone(s.events)
 		}
 	}
-	if f.former {
+	if f.isFormer {
 		f.actAsFormer()
 	}
 	return f, nil
@@ -215,14 +215,14 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 		return nil, err
 	}
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
-	p.ledger = successor(disruption.New(disruption.Options{Client: c, Live: live, Clock: p.clock,
+	p.ledger = successor(disruption.New(disruption.Options{Client: c, LiveReader: live, Clock: p.clock,
 		CacheVersion: machines.version}), origin.ledger)
 	p.decided = successor(&freshness.Decisions{}, origin.decided)
 	p.sets = successor(machineset.New(machineset.Options{
-		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
-		MachineCacheVersion: machines.version, Ledger: p.ledger, Decided: p.decided,
-		Stopped: func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
-		Run: func(n int, f func(int)) {
+		Client: c, LiveReader: live, Recorder: recorder{p}, Clock: p.clock,
+		MachineCacheVersion: machines.version, Ledger: p.ledger, Decisions: p.decided,
+		StopReason: func() (r machineset.ConditionReason) { r.Reason, r.Message = p.stopReason(); return r },
+		ForEach: func(n int, f func(int)) {
 			for i := range n {
 				f(i)
 			}
@@ -233,8 +233,8 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 		},
 	}), origin.sets)
 	p.deployments = successor(machinedeployment.New(machinedeployment.Options{
-		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
-		Stopped: p.stopped, Ledger: p.ledger, Decided: p.decided,
+		Client: c, LiveReader: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version,
+		StopReason: p.stopReason, Ledger: p.ledger, Decisions: p.decided,
 		NoOutdatedTaints: !p.world.safety.optionalReconcilers.has(OutdatedTaints),
 	}), origin.deployments)
 	more, err := p.optionalManagerControllers(origin)
@@ -279,17 +279,17 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		return nil, err
 	}
 	p.machines = successor(machine.New(machine.Options{
-		Cloud: fenced, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
-		Classes: classes, Reach: p.outages(),
+		Cloud: fenced, ClusterID: clusterID, Client: control, LiveReader: controlLive, MachineCacheVersion: seen.version,
+		Classes: classes, Reachability: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: preserveTimeout,
-		ForceDeleted: orphans.ForceDeletedBook{Book: pages.Book{Client: controlLive, Namespace: leases},
+		ForceDeleted: orphans.ForceDeletedBook{Book: pages.Store{Client: controlLive, Namespace: leases},
 			Provider: providerName, Rules: orphans.Rules{ClusterID: clusterID, Period: orphanPeriod}},
-		Target: &machine.Target{Nodes: target, Live: targetLive, API: func() (machine.Endpoint, error) {
+		Target: &machine.Target{Nodes: target, LiveClient: targetLive, API: func() (machine.Endpoint, error) {
 			return machine.Endpoint{URL: "https://target.example:6443", CABundle: []byte("PEM")}, nil
 		}},
 	}), origin.machines)
 	p.classes = successor(machineclass.New(machineclass.Options{
-		Driver: fenced, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
+		Driver: fenced, Client: control, LiveClient: controlLive, Recorder: recorder{p}, Clock: p.clock,
 	}), origin.classes)
 	more, err := p.optionalProviderControllers(origin, fenced, classes)
 	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Triggers()), p.drains.Wiring()},

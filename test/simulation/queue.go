@@ -16,22 +16,22 @@ type queue struct {
 	now        func() time.Time
 	ready      []reconcile.Request
 	processing map[reconcile.Request]bool
-	// dirty contains the keys that were added while they were being reconciled. They need another reconciliation.
-	dirty    map[reconcile.Request]bool
-	delayed  map[reconcile.Request]time.Time
-	failures map[reconcile.Request]int
+	// dirtyKeys contains the keys that were added while they were being reconciled. They need another reconciliation.
+	dirtyKeys map[reconcile.Request]bool
+	delayed   map[reconcile.Request]time.Time
+	failures  map[reconcile.Request]int
 }
 
 func newQueue(now func() time.Time) *queue {
 	return &queue{
-		now: now, processing: map[reconcile.Request]bool{}, dirty: map[reconcile.Request]bool{},
+		now: now, processing: map[reconcile.Request]bool{}, dirtyKeys: map[reconcile.Request]bool{},
 		delayed: map[reconcile.Request]time.Time{}, failures: map[reconcile.Request]int{},
 	}
 }
 
 func (q *queue) clone(now func() time.Time) *queue {
 	return &queue{
-		now: now, ready: slices.Clone(q.ready), processing: maps.Clone(q.processing), dirty: maps.Clone(q.dirty),
+		now: now, ready: slices.Clone(q.ready), processing: maps.Clone(q.processing), dirtyKeys: maps.Clone(q.dirtyKeys),
 		delayed: maps.Clone(q.delayed), failures: maps.Clone(q.failures),
 	}
 }
@@ -40,7 +40,7 @@ func (q *queue) clone(now func() time.Time) *queue {
 func (q *queue) Add(key reconcile.Request) {
 	delete(q.delayed, key)
 	if q.processing[key] {
-		q.dirty[key] = true
+		q.dirtyKeys[key] = true
 		return
 	}
 	if !slices.Contains(q.ready, key) {
@@ -90,8 +90,8 @@ func (q *queue) take(i int) reconcile.Request {
 // Done implements workqueue.TypedInterface.
 func (q *queue) Done(key reconcile.Request) {
 	delete(q.processing, key)
-	if q.dirty[key] {
-		delete(q.dirty, key)
+	if q.dirtyKeys[key] {
+		delete(q.dirtyKeys, key)
 		q.Add(key)
 	}
 }

@@ -31,12 +31,12 @@ type listing struct {
 	effects []Effect
 }
 
-// Of implements Faults.
-func (l *listing) Of(w *World, e Effect) Fault {
+// Next implements Faults.
+func (l *listing) Next(w *World, e Effect) Fault {
 	if n := len(l.plan); n == 0 || e.N > l.plan[n-1].Effect {
 		l.effects = append(l.effects, e)
 	}
-	return l.plan.Of(w, e)
+	return l.plan.Next(w, e)
 }
 
 func (p *Prepared) record(seed uint64) *recording {
@@ -66,7 +66,7 @@ func (r *recording) run(w *World) {
 		begin = r.plan[n-1].Effect + 1
 	}
 	next := begin
-	w.between = func() {
+	w.betweenSteps = func() {
 		if w.faults == nil || w.effects < next {
 			return // The world is settled, or it is too early for another copy.
 		}
@@ -93,16 +93,16 @@ func (r *recording) copyBefore(effect int) (*World, error) {
 	return r.points[i-1].world.snapshot()
 }
 
-func (r *recording) faults() (out []At) {
+func (r *recording) faults() (out []FaultAt) {
 	for _, e := range r.effects {
 		for _, f := range everyFaultOf(e, r.cached[e.Process]) {
-			out = append(out, At{e.N, f})
+			out = append(out, FaultAt{e.N, f})
 		}
 	}
 	return out
 }
 
-func (r *recording) withFault(at At, record bool) *recording {
+func (r *recording) withFault(at FaultAt, record bool) *recording {
 	next := &recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at), cached: r.cached}
 	w, err := r.copyBefore(at.Effect)
 	switch {

@@ -35,18 +35,18 @@ const refusalRetryAfter = time.Minute
 // of the machines all the time.
 func refusedDeleteScenarios() []Scenario {
 	actions := []Action{
-		trouble("the cloud refuses to delete instances", func(t *troubles) { t.deletes.on = true }), scale(1),
+		trouble("the cloud refuses to delete instances", func(t *cloudProblems) { t.deletes.on = true }), scale(1),
 	}
 	for i := range 12 {
 		actions = append(actions, annotateNodes(i))
 	}
 	actions = append(actions,
-		trouble("the cloud deletes instances again", func(t *troubles) { t.deletes.on = false }), wait(10*time.Minute))
+		trouble("the cloud deletes instances again", func(t *cloudProblems) { t.deletes.on = false }), wait(10*time.Minute))
 	return []Scenario{{Name: "deletes-refused", Group: Lifecycle, Base: fleet(3, "a"), Script: inOrder(actions)}}
 }
 
 func annotateNodes(i int) Action {
-	return Action{Name: "annotate the nodes", Wait: 5 * time.Second,
+	return Action{Name: "annotate the nodes", MinDelay: 5 * time.Second,
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
 			for _, o := range w.target.Snapshot(nodeKind) {
 				before := o.(*corev1.Node)

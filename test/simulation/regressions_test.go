@@ -110,7 +110,7 @@ func TestPlansThatOnceFailed(t *testing.T) {
 			under := p.Under(habits)
 			run := func() Result { return under.Run(r.seed, plan, nil) }
 			if r.undisturbed {
-				run = func() Result { return under.Undisturbed(r.seed, nil) }
+				run = func() Result { return under.RunWithoutFaults(r.seed, nil) }
 			}
 			if result := run(); result.Err != nil {
 				t.Errorf("scenario %s, seed %d, cloud %q, plan %q: %v", r.scenario, r.seed, r.cloud, r.plan, result.Err)
@@ -130,13 +130,13 @@ var corruptions = []struct {
 }{
 	{"orphans that were most instances were removed after the status of the class was emptied",
 		"machines-lost", 1, "374:control/MachineClass/fleet/a/status/conditions=emptied",
-		[]Outcome{Repaired, Harmless}},
+		[]Outcome{OutcomeRepaired, OutcomeHarmless}},
 	{"an empty status.instance counted as a valid instance after a restart",
 		"control-outage", 1, "13:control/Machine/fleet/web-2b8fpn8lk-00003/status/instance=emptied",
-		[]Outcome{Repaired, Harmless}},
+		[]Outcome{OutcomeRepaired, OutcomeHarmless}},
 	{"a cloud that forgets all instances was trusted for a machine whose class does not exist",
 		"cloud-forgets", 7, "0:control/Machine/fleet/web-2b8fpn8lk-00004/spec/classRef/name=highest",
-		[]Outcome{AskedFor, Named}},
+		[]Outcome{OutcomeAskedFor, OutcomeNamed}},
 }
 
 // Each of these corruptions once broke a rule.

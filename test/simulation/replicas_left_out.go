@@ -13,7 +13,7 @@ import (
 func replicasScenarios() []Scenario {
 	return []Scenario{
 		{Name: "replicas-left-out", Group: Fleets, Variants: 3, Base: fleet(3, "a", strategy(1, 0)),
-			Begin: []Action{createSet("solo", 2, "a")}, Script: applyWithoutReplicas, MayDiffer: passedRevisions},
+			InitialActions: []Action{createSet("solo", 2, "a")}, Script: applyWithoutReplicas, MayDiffer: passedRevisions},
 	}
 }
 

@@ -19,9 +19,9 @@ type Prepared struct {
 	// Habits lists the unusual behavior of the cloud in these runs. Every run also includes some unusual behavior that
 	// is not listed in Habits.
 	Habits Habits
-	// If Stored is not nil, it is called with each Machine that a process of Machinist writes.
-	Stored func(*v1beta1.Machine)
-	base   *World
+	// If OnStored is not nil, it is called with each Machine that a process of Machinist writes.
+	OnStored func(*v1beta1.Machine)
+	base     *World
 }
 
 // Prepare creates the fleet of the scenario, without faults.
@@ -36,16 +36,16 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 	if err := w.deploy(s.Apps); err != nil {
 		return nil, err
 	}
-	if s.Old != nil {
-		if err := w.installOldSystem(*s.Old); err != nil {
+	if s.OldSystem != nil {
+		if err := w.installOldSystem(*s.OldSystem); err != nil {
 			return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
 		}
 	}
 	if s.Base != nil {
 		w.script = []Action{create(s.Base)}
 	}
-	w.script = append(w.script, s.Begin...)
-	if err := w.Run(Settled); err != nil {
+	w.script = append(w.script, s.InitialActions...)
+	if err := w.Run(SettledDifference); err != nil {
 		return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
 	}
 	if err := w.runFor(s.Age); err != nil {
@@ -60,18 +60,18 @@ type Result struct {
 	Steps, Effects int
 	Crashes        int
 	Path           uint64
-	// Tail is the number of steps from the last fault, or from the beginning, until the world was settled.
-	Tail int
-	// Made is the number of instances that were created in the run.
-	Made int
-	// Broken counts the instances that broke although the script did not request this.
-	Broken int
+	// SettleSteps is the number of steps from the last fault, or from the beginning, until the world was settled.
+	SettleSteps int
+	// CreatedInstances is the number of instances that were created in the run.
+	CreatedInstances int
+	// BrokenInstances counts the instances that broke although the script did not request this.
+	BrokenInstances int
 	// Machines is the total number of machines that were created. TakenBack is true if users withdrew their requests:
 	// machines were created, but no machine exists at the end.
 	Machines  int
 	TakenBack bool
-	// End is the final state of a run without an error.
-	End End
+	// FinalState is the final state of a run without an error.
+	FinalState End
 }
 
 // Run runs the scenario. The seed determines the choices. Without a plan, Run causes random faults. With a plan, only
@@ -93,10 +93,10 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
-// Undisturbed runs the scenario without faults. The seed determines the choices. If Habits is not empty, Undisturbed
+// RunWithoutFaults runs the scenario without faults. The seed determines the choices. If Habits is not empty, RunWithoutFaults
 // compares the result with a run without unusual behavior of the cloud. If story is not nil, it receives a line for
 // each event.
-func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
+func (p *Prepared) RunWithoutFaults(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {
 		return Result{Err: err}
@@ -104,7 +104,7 @@ func (p *Prepared) Undisturbed(seed uint64, story func(string)) Result {
 	w.story = story
 	r := &recording{scenario: p, seed: seed, result: w.finish()}
 	if r.result.Err == nil && len(p.Habits) > 0 {
-		r.result.Err = r.failureAgainstBaseline(p.Under(nil).Undisturbed(seed, nil))
+		r.result.Err = r.failureAgainstBaseline(p.Under(nil).RunWithoutFaults(seed, nil))
 	}
 	return r.result
 }
@@ -114,7 +114,7 @@ func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.script, w.planned, w.onStored = p.Script(w.random), planned, p.Stored
+	w.script, w.hasPlan, w.onStored = p.Script(w.random), planned, p.OnStored
 	w.cloud.past = past{habits: p.Habits, began: w.clock.at}
 	return w, nil
 }
@@ -125,13 +125,13 @@ func (w *World) finish() (result Result) {
 			result.Err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 		result.Steps, result.Effects, result.Crashes, result.Path = w.steps, w.effects, w.crashes, w.path
-		result.Made, result.Broken = w.cloud.madeInAll(), w.broken
+		result.CreatedInstances, result.BrokenInstances = w.cloud.madeInAll(), w.broken
 		result.Machines, result.TakenBack = w.machinesMade, len(w.machines()) == 0
 	}()
-	if err := w.Run(Settled); err != nil {
+	if err := w.Run(SettledDifference); err != nil {
 		return Result{Err: err}
 	}
-	return Result{End: endOf(w), Tail: w.stepsWhenSettled - w.stepsAtFault}
+	return Result{FinalState: endOf(w), SettleSteps: w.stepsWhenSettled - w.stepsAtFault}
 }
 
 func (w *World) disturb() {
@@ -146,7 +146,7 @@ func (w *World) disturb() {
 	w.cloud.Shutdown = []time.Duration{0, 10 * time.Second}[r.IntN(2)]
 	if r.IntN(3) == 0 {
 		death := kill([]string{Manager, Provider}[r.IntN(2)])
-		death.Wait = []time.Duration{0, 0, 5 * time.Second, 70 * time.Second}[r.IntN(4)]
+		death.MinDelay = []time.Duration{0, 0, 5 * time.Second, 70 * time.Second}[r.IntN(4)]
 		w.script = slices.Insert(slices.Clone(w.script), r.IntN(len(w.script)+1), death)
 	}
 	w.faults = &randomFaults{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
@@ -154,8 +154,8 @@ func (w *World) disturb() {
 
 type randomFaults struct{ left, every int }
 
-// Of implements Faults.
-func (a *randomFaults) Of(w *World, e Effect) Fault {
+// Next implements Faults.
+func (a *randomFaults) Next(w *World, e Effect) Fault {
 	if a.left == 0 || w.random.IntN(a.every) > 0 {
 		return NoFault
 	}

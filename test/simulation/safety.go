@@ -21,21 +21,21 @@ import (
 type safetyState struct {
 	optionalReconcilers Controllers
 	links               [2]link
-	// steady means that users have stopped changing the fleet. From then on, machines are replaced only because of
+	// isSteady means that users have stopped changing the fleet. From then on, machines are replaced only because of
 	// their health.
-	steady     bool
+	isSteady   bool
 	reportOnly bool
 	strangers  map[string]bool
-	// lost contains the instances whose Machines were lost at the same time. The value is true if most of the instances
+	// lostInstances contains the instances whose Machines were lost at the same time. The value is true if most of the instances
 	// are orphans. letGo is true after an administrator has permitted the removal of these instances.
-	lost  map[string]bool
-	letGo bool
-	// left contains the machines that were removed while the target cluster was unreachable. The last event of such a
+	lostInstances map[string]bool
+	letGo         bool
+	// leftMachines contains the machines that were removed while the target cluster was unreachable. The last event of such a
 	// machine says that its Node and token may remain in the target cluster.
-	left map[string]bool
-	// past contains, for each cluster, the earlier outages that all processes have noticed.
-	past   [2][]reachability.Outage
-	frozen map[uid][]freezeChange
+	leftMachines map[string]bool
+	// pastOutages contains, for each cluster, the earlier outages that all processes have noticed.
+	pastOutages [2][]reachability.Outage
+	frozen      map[uid][]freezeChange
 
 	// nodes contains the health of each Node. meltdownSince is the time when most Nodes became unhealthy. meltdownEnded
 	// is the time when the last meltdown ended.
@@ -49,9 +49,9 @@ type safetyState struct {
 func (g safetyState) clone() safetyState {
 	g.strangers, g.nodes = maps.Clone(g.strangers), maps.Clone(g.nodes)
 	g.requests, g.frozen = maps.Clone(g.requests), maps.Clone(g.frozen)
-	g.left, g.slept, g.lost = maps.Clone(g.left), slices.Clone(g.slept), maps.Clone(g.lost)
-	for i := range g.past {
-		g.past[i] = slices.Clone(g.past[i])
+	g.leftMachines, g.slept, g.lostInstances = maps.Clone(g.leftMachines), slices.Clone(g.slept), maps.Clone(g.lostInstances)
+	for i := range g.pastOutages {
+		g.pastOutages[i] = slices.Clone(g.pastOutages[i])
 	}
 	for id, all := range g.frozen {
 		g.frozen[id] = slices.Clone(all)
@@ -60,9 +60,9 @@ func (g safetyState) clone() safetyState {
 }
 
 func (w *World) enable(optionalReconcilers Controllers) {
-	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{}, lost: map[string]bool{},
+	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{}, lostInstances: map[string]bool{},
 		nodes: map[uid]nodeHealth{}, requests: map[string]requester{}, frozen: map[uid][]freezeChange{},
-		left: map[string]bool{}}
+		leftMachines: map[string]bool{}}
 }
 
 func (w *World) safetyChoices() []choice {
@@ -97,13 +97,13 @@ func (w *World) safetyMissing() (missing []string) {
 
 func stopUsers() Action {
 	return Action{Name: "leave the fleet as it is", Do: func(_ context.Context, w *World, _ client.Client) error {
-		w.safety.steady = true
+		w.safety.isSteady = true
 		return nil
 	}}
 }
 
 func (d Action) after(wait time.Duration) Action {
-	d.Wait = wait
+	d.MinDelay = wait
 	return d
 }
 
@@ -120,7 +120,7 @@ func (o *oracle) checkControlChange(c apiserver.Change) {
 	if m, ok := c.New.(*v1beta1.Machine); ok && c.Type == watch.Added {
 		o.mayCreateFrozen(c, m)
 	} else if ok && c.Type == watch.Deleted && o.world.safety.links[toTarget].down() && o.mayLeave(m) {
-		o.world.safety.left[m.Name] = true
+		o.world.safety.leftMachines[m.Name] = true
 	}
 }
 
@@ -156,12 +156,12 @@ func (w *World) leftNodes() (n int) {
 
 func (w *World) isLeft(node *corev1.Node) bool {
 	id := node.Spec.ProviderID
-	return w.cloud.past.unreported[id] || w.safety.left[node.Name] && w.cloud.byID(id) == nil
+	return w.cloud.past.unreportedInstances[id] || w.safety.leftMachines[node.Name] && w.cloud.byID(id) == nil
 }
 
 func (w *World) leftTokens() (n int) {
 	for _, o := range w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")) {
-		if _, name, _ := strings.Cut(o.GetAnnotations()["machinist.dev/bootstrap-token-machine"], "/"); w.safety.left[name] {
+		if _, name, _ := strings.Cut(o.GetAnnotations()["machinist.dev/bootstrap-token-machine"], "/"); w.safety.leftMachines[name] {
 			n++
 		}
 	}

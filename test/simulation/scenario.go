@@ -17,12 +17,12 @@ type Scenario struct {
 	Group Group
 	// Base is the initial deployment, or nil.
 	Base *v1beta1.MachineDeployment
-	// The actions in Begin happen before the run starts. Age is added to the age of the objects that exist before the
+	// The actions in InitialActions happen before the run starts. Age is added to the age of the objects that exist before the
 	// run starts.
-	Begin []Action
-	Age   time.Duration
-	// Old is the system from which the fleet is migrated, or nil.
-	Old *OldSystem
+	InitialActions []Action
+	Age            time.Duration
+	// OldSystem is the system from which the fleet is migrated, or nil.
+	OldSystem *OldSystem
 	// Apps contains the workloads on the nodes, if they matter for the scenario.
 	Apps []app
 	// Controllers contains the optional controllers that run in the scenario.

@@ -85,7 +85,7 @@ func (w *World) selecting() (out []choice) {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 			m := o.(*v1beta1.Machine)
 			old := m.Spec.ClassRef.Name != wanted.ClassRef.Name || m.Spec.Version != wanted.Version
-			if old && !handover.Selected(m) && m.DeletionTimestamp.IsZero() {
+			if old && !handover.IsSelected(m) && m.DeletionTimestamp.IsZero() {
 				out = append(out, choice{"person selects " + m.Name, func() error {
 					w.disturbed = w.clock.at
 					return w.setSelected(context.Background(), w.hand(w.control), m, true)
@@ -107,10 +107,10 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 	if bounds == nil || !o.bySelection() {
 		return
 	}
-	if !handover.Selected(before) {
+	if !handover.IsSelected(before) {
 		o.breach("selection", "%s handed over machine %s, which is not selected", c.Actor, before.Name)
 	}
-	minReady := bounds.Last().MinReadySeconds
+	minReady := bounds.LastBounds().MinReadySeconds
 	if !o.usable(before, minReady) {
 		return
 	}
@@ -124,7 +124,7 @@ func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine)
 			n++
 		}
 	}
-	if _, least := bounds.Within(o.countsFrom(from.UID, "MachineDeployment")); n < least {
+	if _, least := bounds.BoundsSince(o.countsFrom(from.UID, "MachineDeployment")); n < least {
 		o.breach("selection", "%s handed over machine %s of set %s: the deployment has %d available, want at least %d",
 			c.Actor, before.Name, from.Name, n, least)
 	}
@@ -140,7 +140,7 @@ func (o *oracle) bySelection() bool {
 
 // usable reports whether a machine is available and not being updated.
 func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
-	return invariants.Available(m, minReady, o.world.clock.at) && !handover.Updating(m)
+	return invariants.IsAvailable(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }
 
 // usableSince reports whether a machine of the given sets counts as usable. A machine also counts if it was usable at

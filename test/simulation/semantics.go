@@ -149,14 +149,14 @@ type past struct {
 	// These fields count the calls that semantics may change: reads, lists, writes, and the sum in the field all.
 	// throttled is the number of throttled calls.
 	reads, lists, writes, all, throttled int
-	// accepted is the number of creations in a cloud with semantics. failedAt contains, for each machine, the time when
+	// acceptedCreations is the number of creations in a cloud with semantics. failedAt contains, for each machine, the time when
 	// its last instance failed.
-	accepted int
-	failedAt map[types.UID]time.Time
-	// unreported contains instances that ran a kubelet, but were deleted before the cloud returned them.
-	unreported map[string]bool
-	began      time.Time
-	quiet      bool
+	acceptedCreations int
+	failedAt          map[types.UID]time.Time
+	// unreportedInstances contains instances that ran a kubelet, but were deleted before the cloud returned them.
+	unreportedInstances map[string]bool
+	began               time.Time
+	quiet               bool
 }
 
 // ghost is the last running state of a deleted instance. gone is the time of the deletion.
@@ -171,7 +171,7 @@ type removal struct {
 }
 
 func (p past) clone() past {
-	p.ghosts, p.removals, p.unreported = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.unreported)
+	p.ghosts, p.removals, p.unreportedInstances = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.unreportedInstances)
 	p.failedAt = maps.Clone(p.failedAt)
 	return p
 }
@@ -183,9 +183,9 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// rest turns off some semantics when the world has settled, because they would cause endless writes. For example, the
+// disableEndless turns off some semantics when the world has settled, because they would cause endless writes. For example, the
 // orphan collection writes a condition whenever its list fails or changes.
-func (p *past) rest() {
+func (p *past) disableEndless() {
 	p.ghosts, p.quiet = nil, true
 }
 
@@ -227,11 +227,11 @@ func (c *Cloud) keepGhost(in *instance) {
 	if len(c.past.habits) == 0 {
 		return
 	}
-	if in.registered && !in.reported {
-		if c.past.unreported == nil {
-			c.past.unreported = map[string]bool{}
+	if in.registered && !in.isReported {
+		if c.past.unreportedInstances == nil {
+			c.past.unreportedInstances = map[string]bool{}
 		}
-		c.past.unreported[in.ProviderID] = true
+		c.past.unreportedInstances[in.ProviderID] = true
 	}
 	g := ghost{*in, c.now()}
 	g.State, g.trail = provider.StateRunning, trail{givenAway: in.trail.givenAway}
@@ -281,8 +281,8 @@ func (d driver) refuses() error {
 // pseudoRandom returns unrelated numbers for consecutive numbers.
 func pseudoRandom(n int) uint32 { return uint32(n) * 2654435761 >> 8 }
 
-// mishap decides whether the response to a change is lost, or the change takes effect late.
-func (d driver) mishap() (lost, late bool) {
+// drawMishap decides whether the response to a change is lost, or the change takes effect late.
+func (d driver) drawMishap() (lost, late bool) {
 	p := &d.past
 	if len(p.habits) == 0 {
 		return false, false
@@ -302,11 +302,11 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// shows returns the instance as a read by its ID describes it, or nil if the read does not find the instance.
-func (c *Cloud) shows(in *instance) *provider.Instance {
+// visibleInstance returns the instance as a read by its ID describes it, or nil if the read does not find the instance.
+func (c *Cloud) visibleInstance(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
-		in.reported = true
+		in.isReported = true
 		return out
 	}
 	late := in.visible.After(c.now())
@@ -319,7 +319,7 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	if p.has(ReadsLate) && late || behind {
 		return nil
 	}
-	in.reported = true
+	in.isReported = true
 	if p.has(TagsLate) && late {
 		out.ClusterID, out.MachineUID, out.MachineKey = "", "", ""
 	}
@@ -371,7 +371,7 @@ func (c *Cloud) listing(shown []*instance, asked func(*instance) bool) (out []pr
 		}
 	}
 	for _, in := range shown {
-		in.reported = true
+		in.isReported = true
 		described := in.describe()
 		p.fail(in, described)
 		p.skew(described)
@@ -396,7 +396,7 @@ func (c *Cloud) elapseRemovals(w *World) {
 }
 
 func (c *Cloud) madeInAll() (n int) {
-	for made := range maps.Values(c.made) {
+	for made := range maps.Values(c.createdCount) {
 		n += made
 	}
 	return n

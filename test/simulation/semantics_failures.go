@@ -12,20 +12,20 @@ import (
 
 // This file simulates clouds in which instances and their parts fail, before or after the cloud has accepted them.
 
-// dooms decides whether the next instance will fail. Two of every four instances fail, so a machine may have up to two
+// drawDoom decides whether the next instance will fail. Two of every four instances fail, so a machine may have up to two
 // failing instances in succession.
-func (p *past) dooms(machine string) bool {
+func (p *past) drawDoom(machine string) bool {
 	// No controller would replace a failed machine without a set, so its instance must not fail.
 	if !p.has(NoHost) && (!p.has(GivesUp) || !strings.HasPrefix(machine, deployment+"-")) {
 		return false
 	}
-	p.accepted++
-	return p.accepted%4 == 1 || p.accepted%4 == 2
+	p.acceptedCreations++
+	return p.acceptedCreations%4 == 1 || p.acceptedCreations%4 == 2
 }
 
 func (c *Cloud) giveUp(w *World) {
 	for _, in := range c.instances {
-		if !in.doomed || in.State != provider.StatePending || c.now().Before(in.born.Add(failsAfter)) {
+		if !in.willFail || in.State != provider.StatePending || c.now().Before(in.born.Add(failsAfter)) {
 			continue
 		}
 		in.State, in.StateMessage = provider.StateFailed, "no valid host was found"
@@ -65,8 +65,8 @@ func (c *Cloud) returnedOf(machine types.UID) *instance {
 	return nil
 }
 
-// unattached returns the parts that lists show as unattached, because their instance was just created or deleted.
-func (c *Cloud) unattached(cluster string) (all []provider.Leftover) {
+// unattachedParts returns the parts that lists show as unattached, because their instance was just created or deleted.
+func (c *Cloud) unattachedParts(cluster string) (all []provider.Leftover) {
 	if !c.past.has(PartsUnattached) {
 		return nil
 	}
@@ -117,7 +117,7 @@ const minRetryDelay = time.Minute - time.Second
 func (o *oracle) mayAskAgain(p *Process, req provider.CreateRequest) {
 	c := o.world.cloud
 	failed, known := c.past.failedAt[req.Machine.UID]
-	if _, same := c.tokens[req.Token]; same || !known || !c.past.has(NoHost) || p.began.After(failed) || p.former {
+	if _, same := c.tokens[req.Token]; same || !known || !c.past.has(NoHost) || p.began.After(failed) || p.isFormer {
 		return
 	}
 	if waited := c.now().Sub(failed); waited < minRetryDelay {

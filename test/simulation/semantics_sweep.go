@@ -26,18 +26,18 @@ type SemanticsSweep struct {
 	Workers int
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough, if set, ends the sweep early by returning true for the failures so far.
-	Enough func([]Failure) bool
+	// StopEarly, if set, ends the sweep early by returning true for the failures so far.
+	StopEarly func([]Failure) bool
 }
 
 // SemanticsReport is the result of a SemanticsSweep.
 type SemanticsReport struct {
 	Undisturbed, Plans int
-	// By maps each combination of semantics to its row in the report.
-	By       map[string]*SemanticsRow
-	habits   []Habits
-	Failures []Failure
-	Took     time.Duration
+	// BySemantics maps each combination of semantics to its row in the report.
+	BySemantics map[string]*SemanticsRow
+	habits      []Habits
+	Failures    []Failure
+	Took        time.Duration
 }
 
 // SemanticsRow contains the numbers of runs in a cloud with one combination of semantics.
@@ -46,9 +46,9 @@ type SemanticsRow struct{ Undisturbed, Plans, Violations int }
 // Run runs the sweep.
 func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	began := time.Now()
-	report := SemanticsReport{By: map[string]*SemanticsRow{}, habits: s.Habits}
+	report := SemanticsReport{BySemantics: map[string]*SemanticsRow{}, habits: s.Habits}
 	for _, h := range s.Habits {
-		report.By[h.String()] = &SemanticsRow{}
+		report.BySemantics[h.String()] = &SemanticsRow{}
 	}
 	prepared, baseline := make([]*Prepared, len(s.Scenarios)), make([]func() Result, len(s.Scenarios))
 	for i, scenario := range s.Scenarios {
@@ -67,7 +67,7 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 	check := func(p *Prepared, plan Plan, err error) (more bool) {
 		mu.Lock()
 		defer mu.Unlock()
-		row := report.By[p.Habits.String()]
+		row := report.BySemantics[p.Habits.String()]
 		if len(plan) == 0 {
 			report.Undisturbed++
 			row.Undisturbed++
@@ -78,8 +78,8 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 		if err != nil {
 			row.Violations++
 			report.Failures = append(report.Failures, Failure{Scenario: p.Name, Seed: s.Seed, Habits: p.Habits,
-				Undisturbed: len(plan) == 0, Plan: plan, Err: err})
-			if s.Enough != nil && s.Enough(report.Failures) {
+				WithoutFaults: len(plan) == 0, Plan: plan, Err: err})
+			if s.StopEarly != nil && s.StopEarly(report.Failures) {
 				stop.Store(true)
 			}
 		}
@@ -120,7 +120,7 @@ func (s SemanticsSweep) try(p *Prepared, baseline func() Result, h Habits, check
 	all := r.faults()
 	hash := fnv.New64a()
 	fmt.Fprint(hash, p.Name, h, s.Seed)
-	for _, at := range spread(len(all), float64(s.faultsOf(p)), hash.Sum64()) {
+	for _, at := range spreadIndexes(len(all), float64(s.faultsOf(p)), hash.Sum64()) {
 		disturbed := r.withFault(all[at], false)
 		if !check(under, disturbed.plan, disturbed.failure(r.result)) {
 			return
@@ -160,21 +160,21 @@ func (h Habits) checkInstanceCount(r *recording, baseline Result) error {
 	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
 		return nil
 	}
-	most := baseline.Made
+	most := baseline.CreatedInstances
 	for _, s := range h {
 		if !s.onlyReports() {
 			return nil
 		}
 		if s == CredentialsExpire || s == ThrottledOften {
-			if most = baseline.Made + r.result.Broken; r.result.TakenBack {
+			if most = baseline.CreatedInstances + r.result.BrokenInstances; r.result.TakenBack {
 				most = max(most, r.result.Machines)
 			}
 		}
 	}
 	// There may be fewer instances, because users may withdraw a request before it is carried out.
-	if r.result.Made > most {
+	if r.result.CreatedInstances > most {
 		return fmt.Errorf("made: %d instances were created, want at most %d as in a cloud that shows everything at once",
-			r.result.Made, most)
+			r.result.CreatedInstances, most)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (r SemanticsReport) String() string {
 	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "cloud\tundisturbed\twith a fault\tviolations\t")
 	for _, h := range r.habits {
-		row := r.By[h.String()]
+		row := r.BySemantics[h.String()]
 		if len(h) > 1 && len(r.habits) > 1 && row.Violations == 0 {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 func setScenarios() []Scenario {
 	solo := []Action{createSet("solo", 2, "a"), impatientSet("solo"), checkOf("100%", "solo")}
 	return []Scenario{
-		{Name: "replace-next-to-unhealthy", Group: HealthChecks, Controllers: Health, Variants: 4, Begin: solo,
+		{Name: "replace-next-to-unhealthy", Group: HealthChecks, Controllers: Health, Variants: 4, InitialActions: solo,
 			Script: replacesNextToUnhealthy, MayDiffer: anyEnd},
 		{Name: "scale-down-next-to-pending", Group: Fleets, Variants: 3, Base: fleet(3, "a", strategy(1, 0)),
 			Script: scaleDownNextToPending, MayDiffer: anyEnd},
@@ -90,9 +90,9 @@ func scaleDownNextToPending(r *rand.Rand) []Action {
 		prefer = annotateOne("prefer a running machine", r.IntN(3), v1beta1.AnnotationDeletePriority,
 			func(*World) string { return "-1" })
 	}
-	return []Action{trouble("the quota is used up", func(t *troubles) { t.quota = 3 }), scale(4),
+	return []Action{trouble("the quota is used up", func(t *cloudProblems) { t.quota = 3 }), scale(4),
 		prefer.onceThereIs(4, "Machine"), scale(3).after(upTo(r, time.Minute)),
-		trouble("further machines without quota count as a violation", func(t *troubles) { t.withdrawn = true })}
+		trouble("further machines without quota count as a violation", func(t *cloudProblems) { t.isWithdrawn = true })}
 }
 
 // mostInVain limits the machines for which the cloud refuses an instance after the replicas were lowered to the quota.

@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// Settled returns the differences between the fleet and its deployment, or "". Settled compares each Node, each
+// SettledDifference returns the differences between the fleet and its deployment, or "". SettledDifference compares each Node, each
 // instance and each number in a status.
-func Settled(w *World) string {
+func SettledDifference(w *World) string {
 	if w.legacy != nil {
 		return w.legacy.missing()
 	}

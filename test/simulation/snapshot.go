@@ -29,7 +29,7 @@ func (w *World) snapshot() (*World, error) {
 	*f = *w
 	source := *w.source
 	f.source, f.random = &source, rand.New(&source)
-	f.clock, f.story, f.between, f.frames, f.processes = &clock{w.clock.at}, nil, nil, nil, nil
+	f.clock, f.story, f.betweenSteps, f.frames, f.processes = &clock{w.clock.at}, nil, nil, nil, nil
 	f.control, f.target = w.control.Clone(f.clock.Now), w.target.Clone(f.clock.Now)
 	f.cloud = w.cloud.clone(f.clock.Now)
 	f.script, f.laziness = slices.Clone(w.script), maps.Clone(w.laziness)
@@ -54,7 +54,7 @@ func (w *World) snapshot() (*World, error) {
 func (o *oracle) clone(w *World) oracle {
 	f := *o
 	f.world, f.machines = w, maps.Clone(o.machines)
-	f.managerSeen, f.surplus = maps.Clone(o.managerSeen), maps.Clone(o.surplus)
+	f.managerSeen, f.surplusMachines = maps.Clone(o.managerSeen), maps.Clone(o.surplusMachines)
 	f.cordoned, f.scaleDowns = maps.Clone(o.cordoned), maps.Clone(o.scaleDowns)
 	f.history, f.instructions = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.instructions))
 	for id, versions := range o.history {

@@ -57,14 +57,14 @@ func (r Recording) statesOf(s Scenario, scheme *runtime.Scheme) (machinestates.S
 	}
 	run := func(p Prepared, run func(*Prepared) Result) error {
 		found := machinestates.States{}
-		p.Stored = func(m *v1beta1.Machine) { found.Add(m) }
+		p.OnStored = func(m *v1beta1.Machine) { found.Add(m) }
 		if result := run(&p); result.Err != nil {
 			return fmt.Errorf("scenario %s, cloud %q: %w", s.Name, p.Habits, result.Err)
 		}
 		states.Merge(found)
 		return nil
 	}
-	undisturbed := func(p *Prepared) Result { return p.Undisturbed(r.Seed, nil) }
+	undisturbed := func(p *Prepared) Result { return p.RunWithoutFaults(r.Seed, nil) }
 	if err := run(*p, undisturbed); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func TestStoredStatesAreInTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, missing := range machinestates.Recorded().Beyond(states) {
+	for _, missing := range machinestates.RecordedStates().Missing(states) {
 		t.Errorf("the table lacks %s: go run ./test/simulate states", missing)
 	}
 }

@@ -20,8 +20,8 @@ type Sweep struct {
 	Workers int
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// Enough, if set, ends the sweep early by returning true for the failures so far.
-	Enough func([]Failure) bool
+	// StopEarly, if set, ends the sweep early by returning true for the failures so far.
+	StopEarly func([]Failure) bool
 }
 
 // Failure is a failed run.
@@ -30,9 +30,9 @@ type Failure struct {
 	Seed     uint64
 	// Habits contains the unusual behaviors of the cloud in this run.
 	Habits Habits
-	// Undisturbed means that the run had no faults. Plan is empty if the run had no faults or random faults.
-	Undisturbed bool
-	Plan        Plan
+	// WithoutFaults means that the run had no faults. Plan is empty if the run had no faults or random faults.
+	WithoutFaults bool
+	Plan          Plan
 	// Corruption is the change of a field in this run, or nil.
 	Corruption *Corruption
 	Err        error
@@ -80,7 +80,7 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 					report.Failures = append(report.Failures, Failure{Scenario: p.Name, Seed: seed, Habits: p.Habits,
 						Err: result.Err})
 				}
-				stop = stop || result.Err != nil && s.Enough != nil && s.Enough(report.Failures)
+				stop = stop || result.Err != nil && s.StopEarly != nil && s.StopEarly(report.Failures)
 				enough := stop
 				if s.Progress != nil && report.Runs%1000 == 0 {
 					s.Progress(int(report.Runs))
@@ -110,7 +110,7 @@ func (f Failure) repeat() string {
 	if len(f.Habits) > 0 {
 		line += fmt.Sprintf(" --cloud %s", f.Habits)
 	}
-	if f.Undisturbed {
+	if f.WithoutFaults {
 		line += " --undisturbed"
 	}
 	if len(f.Plan) > 0 {

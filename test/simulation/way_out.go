@@ -67,7 +67,7 @@ func nameOtherClass(class string) Action {
 			facts.Deployment = o.(*v1beta1.MachineDeployment)
 		}
 		for _, f := range why.Explain(facts) {
-			found := patchCommand.FindStringSubmatch(f.Do)
+			found := patchCommand.FindStringSubmatch(f.Instructions)
 			if found == nil {
 				continue
 			}

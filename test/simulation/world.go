@@ -41,7 +41,7 @@ type World struct {
 	autoscaler *autoscaler
 	safety     safetyState
 	legacy     *legacy
-	outside    outside
+	outside    outsideProblems
 	// apps contains the workloads on the nodes. volumes contains their attached volumes, or is nil.
 	apps    []app
 	volumes *controllermanager.Volumes
@@ -58,8 +58,8 @@ type World struct {
 	steps   int
 	names   int
 	lives   int
-	// deposed counts how often a process got a successor while it was still running.
-	deposed                        int
+	// deposedCount counts how often a process got a successor while it was still running.
+	deposedCount                   int
 	stepsAtFault, stepsWhenSettled int
 	lastAction                     time.Time
 	lastFault                      time.Time
@@ -69,25 +69,25 @@ type World struct {
 	path uint64
 	// If story is not nil, it receives a line for each event.
 	story func(string)
-	// planned is true if a plan determines the faults. Otherwise, the faults are random.
-	planned   bool
+	// hasPlan is true if a plan determines the faults. Otherwise, the faults are random.
+	hasPlan   bool
 	corrupted *corrupted
 	election  *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
-	// between is called between two steps while no reconciliation is in progress, unless it is nil.
-	between func()
+	// betweenSteps is called between two steps while no reconciliation is in progress, unless it is nil.
+	betweenSteps func()
 }
 
 // Action is one step of a user in the script of a scenario.
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// If After is not nil, it must return true before the action happens. The world does not call After until the time
+	// If Condition is not nil, it must return true before the action happens. The world does not call Condition until the time
 	// Wait has passed.
-	After func(w *World) bool
-	// Wait is the minimum time after the previous action.
-	Wait time.Duration
+	Condition func(w *World) bool
+	// MinDelay is the minimum time after the previous action.
+	MinDelay time.Duration
 }
 
 // Scheme returns a scheme with all kinds that exist in a world.
@@ -107,7 +107,7 @@ func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, er
 	w.random = rand.New(w.source)
 	w.control, w.target = apiserver.New(scheme, w.clock.Now), apiserver.New(scheme, w.clock.Now)
 	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute,
-		tokens: map[string]token{}, made: map[uid]int{}, asked: map[string]string{}}
+		tokens: map[string]token{}, createdCount: map[uid]int{}, asked: map[string]string{}}
 	w.secrets = newSecrets(w)
 	for _, r := range optionalReconcilers {
 		w.enable(r)
@@ -148,8 +148,8 @@ type choice struct {
 // step carries out one of the possible choices, or returns false if there is none. nested means that a reconciliation
 // is in progress. During a reconciliation, no time passes, and controllers that wait for a response do not run.
 func (w *World) step(nested bool) (bool, error) {
-	if w.between != nil && len(w.frames) == 0 {
-		w.between()
+	if w.betweenSteps != nil && len(w.frames) == 0 {
+		w.betweenSteps()
 	}
 	w.removeFormer()
 	w.steps++
@@ -173,7 +173,7 @@ func (w *World) possible(nested bool) []choice {
 	for _, p := range w.processes {
 		out, late = w.possibleOf(p, nested, out, late)
 	}
-	for i := range w.control.Pending() {
+	for i := range w.control.PendingSteps() {
 		out = append(out, choice{"control: background", func() error {
 			w.logf("control cluster: %s", w.control.Step(i))
 			return nil
@@ -187,8 +187,8 @@ func (w *World) possible(nested bool) []choice {
 	out = append(out, w.outsideChoices()...)
 	out = append(out, w.election.possible()...)
 	out, late = w.autoscaler.possible(out, late)
-	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].Wait)) &&
-		(w.script[0].After == nil || w.script[0].After(w)) {
+	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].MinDelay)) &&
+		(w.script[0].Condition == nil || w.script[0].Condition(w)) {
 		out = append(out, choice{"action", w.doNext})
 	}
 	if len(out) == 0 && len(late) > 0 && !nested && w.behind < longestBehind && w.random.IntN(3) == 0 {
@@ -208,14 +208,14 @@ func (w *World) possible(nested bool) []choice {
 }
 
 func (w *World) possibleOf(p *Process, nested bool, out, late []choice) (_, _ []choice) {
-	if p.suspended || p.former && p.dead {
+	if p.suspended || p.isFormer && p.dead {
 		return out, late
 	}
 	if p.dead {
 		if w.safety.links[toControl].down() {
 			return out, late // No process can be elected.
 		}
-		if w.election.decides(p.name) {
+		if w.election.needsElection(p.name) {
 			return out, late
 		}
 		return append(out, choice{"restart " + p.name, func() error { return w.restart(p) }}), late
@@ -373,8 +373,8 @@ func (w *World) next() (at time.Time, any bool) {
 		consider(w.manager().Due())
 	}
 	consider(w.safetyDue())
-	if len(w.script) > 0 && w.script[0].Wait > 0 {
-		at := w.lastAction.Add(w.script[0].Wait)
+	if len(w.script) > 0 && w.script[0].MinDelay > 0 {
+		at := w.lastAction.Add(w.script[0].MinDelay)
 		consider(at, at.After(w.clock.at))
 	}
 	consider(w.autoscaler.next())

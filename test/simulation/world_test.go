@@ -91,7 +91,7 @@ func TestCloneContinuesLikeOrigin(t *testing.T) {
 				var origin, copied strings.Builder
 				w.story = func(line string) { origin.WriteString(line + "\n") }
 				clone.story = func(line string) { copied.WriteString(line + "\n") }
-				errOrigin, errClone := w.Run(Settled), clone.Run(Settled)
+				errOrigin, errClone := w.Run(SettledDifference), clone.Run(SettledDifference)
 				if errOrigin != nil || errClone != nil || origin.String() != copied.String() {
 					t.Fatalf("cloned after %d steps: got errors %v and %v, and this difference:\n%s", cut, errOrigin, errClone,
 						difference(origin.String(), copied.String()))

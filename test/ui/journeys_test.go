@@ -85,7 +85,7 @@ func TestPagesShowRefusalOfCloud(t *testing.T) {
 	var refused string
 	f.await("a refused machine", func(*v1beta1.MachineDeployment) bool {
 		for _, m := range f.machines() {
-			if machinestate.Unlaunchable(&m) != nil {
+			if machinestate.UnlaunchableCondition(&m) != nil {
 				refused = m.Name
 			}
 		}

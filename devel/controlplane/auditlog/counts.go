@@ -50,8 +50,8 @@ func (c Counts) String() string {
 	return s.String()
 }
 
-// Tally counts the writes among requests.
-func Tally(requests []Request) Counts {
+// CountWrites counts the writes among requests.
+func CountWrites(requests []Request) Counts {
 	counts := Counts{ByCall: map[Call]int{}}
 	for _, r := range requests {
 		counts.add(r)

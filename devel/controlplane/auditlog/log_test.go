@@ -150,7 +150,7 @@ func TestTakeContinuesWhereItEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != want || Tally(got).Writes != want {
+		if len(got) != want || CountWrites(got).Writes != want {
 			t.Errorf("Take returned %d requests in call %d, want %d: %+v", len(got), i+1, want, got)
 		}
 	}
@@ -164,8 +164,8 @@ func TestARequestHasItsTimes(t *testing.T) {
 		t.Fatal(err)
 	}
 	received := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	if len(got) != 1 || !got[0].Received.Equal(received) ||
-		!got[0].Answered.Equal(received.Add(time.Second+time.Microsecond)) {
+	if len(got) != 1 || !got[0].ReceivedAt.Equal(received) ||
+		!got[0].AnsweredAt.Equal(received.Add(time.Second+time.Microsecond)) {
 		t.Errorf("requests %+v, want one received at %s and answered a second later", got, received)
 	}
 }

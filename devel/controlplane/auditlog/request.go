@@ -30,8 +30,8 @@ type Request struct {
 	// NamespaceEnds means that a create was refused because the namespace is being deleted.
 	NamespaceEnds bool
 	DryRun        bool
-	// Received and Answered are the times of the request and the answer on the API server's clock.
-	Received, Answered time.Time
+	// ReceivedAt and AnsweredAt are the times of the request and the answer on the API server's clock.
+	ReceivedAt, AnsweredAt time.Time
 }
 
 // entry contains the fields of an audit.k8s.io/v1 Event that this package uses.
@@ -91,9 +91,9 @@ func parse(line []byte) (request Request, ok bool, err error) {
 		NamespaceEnds: slices.ContainsFunc(e.ResponseStatus.Details.Causes, func(c metav1.StatusCause) bool {
 			return c.Type == corev1.NamespaceTerminatingCause
 		}),
-		DryRun:   uri.Query().Has("dryRun"),
-		Received: e.Received,
-		Answered: e.Answered,
+		DryRun:     uri.Query().Has("dryRun"),
+		ReceivedAt: e.Received,
+		AnsweredAt: e.Answered,
 	}
 	if ref := e.ObjectRef; ref == nil {
 		r.Path = uri.Path

@@ -58,7 +58,7 @@ func run(ctx context.Context) (err error) {
 	if flag.NArg() == 0 {
 		fmt.Printf("libvirt runs until you interrupt this program. To use it:\n\nexport '%s'\nvirsh list --all\n\n"+
 			"It has the pool %s (%s), the pool %s (32 MiB) and the network %s (%s, this machine is %s).\n"+
-			"It is also available at %s, without authentication.\n", environment, libvirt.Pool, h.PoolPath(), libvirt.SmallPool,
+			"It is also available at %s, without authentication.\n", environment, libvirt.PoolName, h.PoolPath(), libvirt.SmallPool,
 			libvirt.Network, h.Subnet(), h.BridgeAddress(), h.TCPURI())
 		<-ctx.Done()
 		return nil

@@ -62,9 +62,9 @@ type Keeper struct {
 	setFirst       sync.Once
 	// trusted becomes true when the configuration contains the authority of the certificate.
 	trusted atomic.Bool
-	// next is the next authority as PEM data. bundledSince is when this process first saw it in all bundles.
-	next         string
-	bundledSince time.Time
+	// nextAuthority is the next authority as PEM data. bundledSince is when this process first saw it in all bundles.
+	nextAuthority string
+	bundledSince  time.Time
 }
 
 // A renewal takes several consecutive writes. If another program reverts each write, the Keeper writes only once per
@@ -177,9 +177,9 @@ func (k *Keeper) nextBundledSince(o observed) time.Time {
 	}
 	switch {
 	case !bundled:
-		k.next, k.bundledSince = "", time.Time{}
-	case k.next != next:
-		k.next, k.bundledSince = next, o.now
+		k.nextAuthority, k.bundledSince = "", time.Time{}
+	case k.nextAuthority != next:
+		k.nextAuthority, k.bundledSince = next, o.now
 	}
 	return k.bundledSince
 }

@@ -20,22 +20,22 @@ const (
 	nextCAKey  = "next-ca.key"
 )
 
-// overlap is the time between adding an authority to all bundles and signing with this authority. API servers observe a
+// authorityOverlap is the time between adding an authority to all bundles and signing with this authority. API servers observe a
 // changed webhook configuration within a few seconds at most.
-const overlap = 15 * time.Second
+const authorityOverlap = 15 * time.Second
 
 // Lifetimes configures how long certificates are valid, and when they are renewed.
 type Lifetimes struct {
 	// Authority and Serving are the lifetimes of an authority and of a serving certificate. A certificate is renewed
-	// when its remaining lifetime is shorter than the duration Ahead. This duration must be shorter than Authority and
+	// when its remaining lifetime is shorter than the duration RenewBefore. This duration must be shorter than Authority and
 	// Serving.
-	Authority, Serving, Ahead time.Duration
+	Authority, Serving, RenewBefore time.Duration
 }
 
 // DefaultLifetimes returns 10 years for the authority, 90 days for the serving certificate, and 30 days for Ahead.
 func DefaultLifetimes() Lifetimes {
 	const day = 24 * time.Hour
-	return Lifetimes{Authority: 3650 * day, Serving: 90 * day, Ahead: 30 * day}
+	return Lifetimes{Authority: 3650 * day, Serving: 90 * day, RenewBefore: 30 * day}
 }
 
 type observed struct {
@@ -47,9 +47,9 @@ type observed struct {
 	now          time.Time
 }
 
-// planned contains the next step. If data is set, the Secret is written. If bundles is set, the configurations are
+// plannedStep contains the next step. If data is set, the Secret is written. If bundles is set, the configurations are
 // written. Otherwise, the Keeper checks again after recheckAfter.
-type planned struct {
+type plannedStep struct {
 	data         map[string][]byte
 	bundles      [][]byte
 	recheckAfter time.Duration
@@ -57,7 +57,7 @@ type planned struct {
 
 // plan returns the next step. A valid authority is replaced only after all bundles have contained the next authority
 // for the duration overlap.
-func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
+func plan(o observed, hosts []string, lifetimes Lifetimes) (plannedStep, error) {
 	maker := &rotator.CertRotator{
 		CAName: authorityName, CAOrganization: "machinist", DNSName: hosts[0], ExtraDNSNames: hosts[1:],
 		ExtKeyUsages: &serverAuth,
@@ -68,41 +68,41 @@ func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 	authority, err := authorityOf(o.data[caCert], o.data[caKey], o.now)
 	if err != nil {
 		if authority, err = maker.CreateCACert(begin, o.now.Add(lifetimes.Authority)); err != nil {
-			return planned{}, fmt.Errorf("create a certificate authority: %w", err)
+			return plannedStep{}, fmt.Errorf("create a certificate authority: %w", err)
 		}
 		data, err := signServing(hosts, authority, begin, o.now.Add(lifetimes.Serving))
-		return planned{data: data}, err
+		return plannedStep{data: data}, err
 	}
 	required := []*x509.Certificate{authority.Cert}
-	next, err := authorityOf(o.data[nextCACert], o.data[nextCAKey], o.now.Add(lifetimes.Ahead))
+	next, err := authorityOf(o.data[nextCACert], o.data[nextCAKey], o.now.Add(lifetimes.RenewBefore))
 	if err == nil {
 		required = []*x509.Certificate{next.Cert, authority.Cert}
 	}
 	if bundles, changed := bundlesWith(required, o.bundles, o.now); changed {
-		return planned{bundles: bundles}, nil
+		return plannedStep{bundles: bundles}, nil
 	}
-	left := authority.Cert.NotAfter.Add(-lifetimes.Ahead).Sub(o.now)
+	left := authority.Cert.NotAfter.Add(-lifetimes.RenewBefore).Sub(o.now)
 	switch {
 	case left > 0:
 	case next == nil:
 		if next, err = maker.CreateCACert(begin, o.now.Add(lifetimes.Authority)); err != nil {
-			return planned{}, fmt.Errorf("create the next certificate authority: %w", err)
+			return plannedStep{}, fmt.Errorf("create the next certificate authority: %w", err)
 		}
 		data := maps.Clone(o.data)
 		data[nextCACert], data[nextCAKey] = next.CertPEM, next.KeyPEM
-		return planned{data: data}, nil
-	case !o.bundledSince.IsZero() && o.now.Sub(o.bundledSince) >= overlap:
+		return plannedStep{data: data}, nil
+	case !o.bundledSince.IsZero() && o.now.Sub(o.bundledSince) >= authorityOverlap:
 		data, err := signServing(hosts, next, begin, o.now.Add(lifetimes.Serving))
-		return planned{data: data}, err
+		return plannedStep{data: data}, err
 	case !o.bundledSince.IsZero():
-		left = overlap - o.now.Sub(o.bundledSince)
+		left = authorityOverlap - o.now.Sub(o.bundledSince)
 	default:
 		// Without a webhook configuration, no bundle can contain the next authority. A new webhook triggers another
 		// check.
 		left = authority.Cert.NotAfter.Sub(o.now) + time.Second
 	}
 	// A serving certificate is invalid after the end of its authority.
-	serving, err := servingLeft(o.data, hosts, earliest(o.now.Add(lifetimes.Ahead), authority.Cert.NotAfter))
+	serving, err := servingLeft(o.data, hosts, earliest(o.now.Add(lifetimes.RenewBefore), authority.Cert.NotAfter))
 	if err != nil {
 		data, err := signServing(hosts, authority, begin, o.now.Add(lifetimes.Serving))
 		for _, key := range []string{nextCACert, nextCAKey} {
@@ -110,7 +110,7 @@ func plan(o observed, hosts []string, lifetimes Lifetimes) (planned, error) {
 				data[key] = value
 			}
 		}
-		return planned{data: data}, err
+		return plannedStep{data: data}, err
 	}
-	return planned{recheckAfter: min(left, serving)}, nil
+	return plannedStep{recheckAfter: min(left, serving)}, nil
 }

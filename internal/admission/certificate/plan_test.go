@@ -10,7 +10,7 @@ import (
 var (
 	start     = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	hosts     = []string{"machinist-manager.machinist-system.svc", "localhost"}
-	lifetimes = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, Ahead: 5 * time.Hour}
+	lifetimes = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, RenewBefore: 5 * time.Hour}
 )
 
 // installation is a Secret with the bundles of two webhooks. An installation executes plans at the time of its fake
@@ -98,7 +98,7 @@ func contains(bundle []byte, cert *x509.Certificate) bool {
 func TestCertificateIsRenewedBySameAuthority(t *testing.T) {
 	i := begin(t)
 	again := i.runSteps()
-	if want := lifetimes.Serving - lifetimes.Ahead; again != want {
+	if want := lifetimes.Serving - lifetimes.RenewBefore; again != want {
 		t.Errorf("checks again after %s, want %s", again, want)
 	}
 	former := i.observed
@@ -137,11 +137,11 @@ func TestNextAuthoritySignsOnlyAfterOverlap(t *testing.T) {
 		i.now = i.now.Add(again)
 		again = i.runSteps()
 	}
-	if again != overlap || !bytes.Equal(i.data[caCert], first) {
+	if again != authorityOverlap || !bytes.Equal(i.data[caCert], first) {
 		t.Fatalf("checks again after %s with the authority changed=%v", again, !bytes.Equal(i.data[caCert], first))
 	}
 	// If another client clears a bundle, the overlap starts again.
-	i.now = i.now.Add(overlap - time.Second)
+	i.now = i.now.Add(authorityOverlap - time.Second)
 	i.bundles = [][]byte{i.bundles[0], nil}
 	i.step()
 	i.step()
@@ -149,7 +149,7 @@ func TestNextAuthoritySignsOnlyAfterOverlap(t *testing.T) {
 	if i.runSteps(); !bytes.Equal(i.data[caCert], first) {
 		t.Error("the next authority signed before the overlap had passed again")
 	}
-	i.now = i.now.Add(overlap)
+	i.now = i.now.Add(authorityOverlap)
 	if i.runSteps(); bytes.Equal(i.data[caCert], first) || i.data[nextCACert] != nil {
 		t.Error("the next authority never signed")
 	}

@@ -37,8 +37,8 @@ const (
 	system = "machinist-system"
 	core   = "machinist-manager"
 	sim    = "machinist-provider-sim"
-	// protected is the name of a Lease that its holder never releases.
-	protected = "held"
+	// heldLease is the name of a Lease that its holder never releases.
+	heldLease = "held"
 )
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
@@ -100,7 +100,7 @@ func freeAddress(t *testing.T) string {
 func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) admissionwebhook.Handler,
 	flags ...string) {
 	t.Helper()
-	serving := &admission.Serving{}
+	serving := &admission.ServingOptions{}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	serving.AddFlags(fs)
 	must(t, "parse the flags", fs.Parse(append([]string{"--webhook-hosts=localhost"}, flags...)))
@@ -108,7 +108,7 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	server, err := serving.Server()
 	must(t, "create the server", err)
 	now := metav1.NowMicro()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: protected},
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: heldLease},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("another"), LeaseDurationSeconds: ptr.To[int32](100000), AcquireTime: &now, RenewTime: &now,
 		}}
@@ -117,7 +117,7 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	}
 	mgr, err := manager.New(env.Config(), manager.Options{
 		Scheme: env.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, WebhookServer: server,
-		LeaderElection: !leads, LeaderElectionID: protected, LeaderElectionNamespace: system,
+		LeaderElection: !leads, LeaderElectionID: heldLease, LeaderElectionNamespace: system,
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	must(t, "create the manager", err)
@@ -140,7 +140,7 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 }
 
 func asCore(mgr manager.Manager) admissionwebhook.Handler {
-	return admission.NewCore(mgr.GetScheme(), mgr.GetCache(), mgr.GetAPIReader())
+	return admission.NewCoreWebhook(mgr.GetScheme(), mgr.GetCache(), mgr.GetAPIReader())
 }
 
 func presentedBy(address string) ([]byte, error) {

@@ -25,12 +25,12 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// strict is a driver named sim that refuses a providerSpec without a size.
-type strict struct{ provider.Driver }
+// strictDriver is a driver named sim that refuses a providerSpec without a size.
+type strictDriver struct{ provider.Driver }
 
-func (strict) Name() string { return "sim" }
+func (strictDriver) Name() string { return "sim" }
 
-func (strict) Validate(_ context.Context, r provider.ValidateRequest) error {
+func (strictDriver) Validate(_ context.Context, r provider.ValidateRequest) error {
 	if !strings.Contains(string(r.Class.Spec), `"size"`) {
 		return provider.InvalidField("size", "is required")
 	}
@@ -38,7 +38,7 @@ func (strict) Validate(_ context.Context, r provider.ValidateRequest) error {
 }
 
 func asProvider(mgr manager.Manager) admissionwebhook.Handler {
-	return admission.NewProvider(mgr.GetScheme(), strict{})
+	return admission.NewProvider(mgr.GetScheme(), strictDriver{})
 }
 
 func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }

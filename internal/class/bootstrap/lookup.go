@@ -30,9 +30,9 @@ type Record struct {
 	Owner string
 	// Machine is the namespace and name of the Machine for which the token was created.
 	Machine types.NamespacedName
-	// Expires is the end of the token's validity. The time is zero if the Secret contains no valid time, which
+	// ExpiryTime is the end of the token's validity. The time is zero if the Secret contains no valid time, which
 	// happens only to tokens that Machinist did not create.
-	Expires time.Time
+	ExpiryTime time.Time
 }
 
 // Lookup returns the record of the token with the id, or nil if no client can authenticate with such a token.
@@ -55,7 +55,7 @@ func (t Tokens) Lookup(ctx context.Context, id string) (*Record, error) {
 	r := &Record{Owner: secret.Annotations[annotationOwner]}
 	r.Machine.Namespace, r.Machine.Name, _ = strings.Cut(secret.Annotations[annotationMachine], "/")
 	if expires, err := time.Parse(time.RFC3339, string(secret.Data[fieldExpiration])); err == nil {
-		r.Expires = expires
+		r.ExpiryTime = expires
 	}
 	return r, nil
 }

@@ -78,11 +78,11 @@ func matchOf(text []byte) match {
 
 // NeedsToken reports whether the template contains a placeholder whose value includes a bootstrap token.
 func NeedsToken(template []byte) bool {
-	return Uses(template, BootstrapToken) || Uses(template, KubeadmJoinConfig)
+	return HasPlaceholder(template, BootstrapToken) || HasPlaceholder(template, KubeadmJoinConfig)
 }
 
-// Uses reports whether the template contains the placeholder.
-func Uses(template []byte, name string) (used bool) {
+// HasPlaceholder reports whether the template contains the placeholder.
+func HasPlaceholder(template []byte, name string) (used bool) {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range placeholder.FindAll(text, -1) {
 			m := matchOf(found)

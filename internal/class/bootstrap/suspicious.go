@@ -10,8 +10,8 @@ import (
 var candidate = regexp.MustCompile(
 	`<<[ ]*([A-Za-z][A-Za-z0-9_ -]{0,62}?)[ ]*>>|%3[Cc]%3[Cc]([A-Za-z][A-Za-z0-9_-]{0,62})%3[Ee]%3[Ee]`)
 
-// Unknown returns the sorted parts of the text that look like placeholders but are none.
-func Unknown(text []byte) (unknown []string) {
+// UnknownPlaceholders returns the sorted parts of the text that look like placeholders but are none.
+func UnknownPlaceholders(text []byte) (unknown []string) {
 	for _, groups := range candidate.FindAllSubmatch(text, -1) {
 		if !placeholder.Match(groups[0]) {
 			unknown = append(unknown, string(groups[0]))
@@ -26,7 +26,7 @@ func Unknown(text []byte) (unknown []string) {
 // does not replace these parts.
 func Suspicious(template []byte) (suspicious []string) {
 	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
-		for _, found := range Unknown(text) {
+		for _, found := range UnknownPlaceholders(text) {
 			groups := candidate.FindStringSubmatch(found)
 			if resemblesPlaceholder(groups[1] + groups[2]) {
 				suspicious = append(suspicious, found)

@@ -66,8 +66,8 @@ func (a Attempt) tokenID(salt int) string {
 // number. A certificate signing request of an earlier attempt exists for about an hour.
 const maxEarlierAttempts = 100
 
-// Follows returns true if the token id may belong to one of the last hundred attempts to launch the same Machine.
-func (a Attempt) Follows(id string) bool {
+// MatchesRecentAttempt returns true if the token id may belong to one of the last hundred attempts to launch the same Machine.
+func (a Attempt) MatchesRecentAttempt(id string) bool {
 	earlier := a
 	for range min(a.Number-1, maxEarlierAttempts) {
 		earlier.Number--

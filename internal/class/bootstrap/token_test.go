@@ -149,7 +149,7 @@ func TestLookupReturnsOwnerWithoutSecret(t *testing.T) {
 	token := ensure(t, a, expires)
 	id, secret, _ := strings.Cut(token.Value, ".")
 	r, err := tokens.Lookup(t.Context(), id)
-	if err != nil || r == nil || r.Owner != a.String() || r.Machine != a.Machine || !r.Expires.Equal(expires) {
+	if err != nil || r == nil || r.Owner != a.String() || r.Machine != a.Machine || !r.ExpiryTime.Equal(expires) {
 		t.Fatalf("%+v %v", r, err)
 	}
 	if strings.Contains(fmt.Sprintf("%+v", r), secret) {
@@ -268,7 +268,7 @@ func TestFollowsComparesOnlyLastHundredAttempts(t *testing.T) {
 	a.Number = 1<<31 - 1
 	last := a
 	last.Number--
-	if !a.Follows(last.tokenID(0)) || a.Follows("zzzzzz") {
+	if !a.MatchesRecentAttempt(last.tokenID(0)) || a.MatchesRecentAttempt("zzzzzz") {
 		t.Error("the previous attempt is not recognized, or an unknown id is")
 	}
 }

@@ -33,9 +33,9 @@ type Options struct {
 	// Client writes MachineClasses, and reads MachineClasses and Machines from a cache with the indexes of package
 	// index. Each read includes the writes of this process.
 	Client client.Client
-	// Live reads and writes the control cluster without a cache, for Secrets and for the last check before a finalizer
+	// LiveClient reads and writes the control cluster without a cache, for Secrets and for the last check before a finalizer
 	// is removed.
-	Live client.Client
+	LiveClient client.Client
 	// Recorder records events on classes.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -43,9 +43,9 @@ type Options struct {
 	Concurrency int
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Joins is the monitor that finds what prevents machines from joining. Nil means that there is no target cluster.
-	// The function New sets Joins.Changed.
-	Joins *preflight.Monitor
+	// JoinMonitor is the monitor that finds what prevents machines from joining. Nil means that there is no target cluster.
+	// The function New sets JoinMonitor.OnChange.
+	JoinMonitor *preflight.Monitor
 }
 
 // Reconciler reconciles the MachineClasses of one provider.
@@ -62,10 +62,10 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
-	r := &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(),
+	r := &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.LiveClient}, state: newState(),
 		writes: &wiring.OwnWrites{}}
-	if o.Joins != nil {
-		o.Joins.Changed = r.joinsChanged
+	if o.JoinMonitor != nil {
+		o.JoinMonitor.OnChange = r.joinsChanged
 	}
 	return r
 }
@@ -84,7 +84,7 @@ func (r *Reconciler) joinsChanged(ctx context.Context) {
 
 // Reconcile runs one pass over a class.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	r.Metrics.lead()
+	r.Metrics.enable()
 	class := &v1beta1.MachineClass{}
 	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -118,7 +118,7 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 	if err != nil {
 		return 0, err
 	}
-	validation.joins = r.Joins.Findings()
+	validation.joins = r.JoinMonitor.Findings()
 	if validation.userData != nil {
 		machines, err := r.machines(ctx, class)
 		if err != nil {
@@ -129,7 +129,7 @@ func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (ti
 			validation.account.count(&machines[i])
 		}
 	}
-	return soonest(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
+	return shorterWait(enqueue, configMapsAfter(class)), r.report(ctx, class, validation)
 }
 
 // configMapsEvery is how often the ConfigMaps of a class are read. ConfigMaps are not watched, because the provider
@@ -145,8 +145,8 @@ func configMapsAfter(class *v1beta1.MachineClass) time.Duration {
 	return 0
 }
 
-// soonest returns the shorter of two durations. Zero means no wait.
-func soonest(a, b time.Duration) time.Duration {
+// shorterWait returns the shorter of two durations. Zero means no wait.
+func shorterWait(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -170,9 +170,9 @@ func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v 
 	}
 	switch transition {
 	case worse:
-		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, v.reason, "Validate", "%s", wording.Brief(v.message))
+		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, v.reason, "Validate", "%s", wording.Shorten(v.message))
 	case better:
-		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, v.reason, "Validate", "%s", wording.Brief(v.message))
+		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, v.reason, "Validate", "%s", wording.Shorten(v.message))
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func newBench(t *testing.T, driver *scripted, objects ...client.Object) *bench {
 			},
 		}).Build()
 	b.live = b.cached
-	b.Reconciler = New(Options{Driver: driver, Client: b.cached, Live: b.cached, Recorder: b.events, Clock: b.clock})
+	b.Reconciler = New(Options{Driver: driver, Client: b.cached, LiveClient: b.cached, Recorder: b.events, Clock: b.clock})
 	return b
 }
 
@@ -300,12 +300,12 @@ func TestStaleCacheDoesNotReleaseAClass(t *testing.T) {
 	class.Finalizers, class.DeletionTimestamp = []string{v1beta1.InUseFinalizer}, &now
 	b := newBench(t, &scripted{name: "sim"}, class, testSecret())
 	live := newBench(t, &scripted{name: "sim"}, testMachine("m"), testSecret())
-	b.Live = live.cached
+	b.LiveClient = live.cached
 	b.reconcile()
 	if !protected(b.class()) {
 		t.Error("the finalizer was removed")
 	}
-	b.Live = b.cached
+	b.LiveClient = b.cached
 	b.reconcile()
 	if err := b.cached.Get(t.Context(), client.ObjectKeyFromObject(class), class); !apierrors.IsNotFound(err) {
 		t.Errorf("the class still exists although the API server has no Machine either: %v", err)
@@ -337,7 +337,7 @@ func TestStaleCacheDoesNotReleaseASecret(t *testing.T) {
 	secret.Finalizers = []string{v1beta1.InUseFinalizer}
 	b, live := newBench(t, &scripted{name: "sim"}), newBench(t, &scripted{name: "sim"}, testClass(), secret)
 	keeper := &secretKeeper{b.Options}
-	keeper.Live = live.cached
+	keeper.LiveClient = live.cached
 	keep := func() bool {
 		t.Helper()
 		if _, err := keeper.Reconcile(t.Context(),

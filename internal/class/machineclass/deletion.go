@@ -27,31 +27,31 @@ type holders struct {
 	withInstance int
 	// beingDeleted counts the Machines with a deletionTimestamp.
 	beingDeleted int
-	// undecided counts the Machines that may have requested an instance.
-	undecided int
-	// released counts the Machines that do not prevent the deletion of the class.
-	released int
-	first    string
+	// undecidedCount counts the Machines that may have requested an instance.
+	undecidedCount int
+	// releasedCount counts the Machines that do not prevent the deletion of the class.
+	releasedCount int
+	first         string
 }
 
 func (h *holders) count(m *v1beta1.Machine) {
 	switch {
 	case resolve.ReleasesClass(m):
-		h.released++
+		h.releasedCount++
 		return
 	case !m.DeletionTimestamp.IsZero():
 		h.beingDeleted++
 	case resolve.HasInstance(m):
 		h.withInstance++
 	default:
-		h.undecided++
+		h.undecidedCount++
 	}
 	if h.first == "" || m.Name < h.first {
 		h.first = m.Name
 	}
 }
 
-func (h *holders) holding() int { return h.withInstance + h.beingDeleted + h.undecided }
+func (h *holders) holding() int { return h.withInstance + h.beingDeleted + h.undecidedCount }
 
 type deletion struct {
 	// reason is the reason of the condition Deleting. The reason InUse means that new instances of the class's Machines
@@ -89,7 +89,7 @@ func (h *holders) describe() (out []string) {
 		number int
 		what   string
 	}{{h.withInstance, "with an instance"}, {h.beingDeleted, "being deleted"},
-		{h.undecided, "that may have requested an instance"}} {
+		{h.undecidedCount, "that may have requested an instance"}} {
 		switch {
 		case kind.number == 1:
 			out = append(out, "1 Machine "+kind.what)
@@ -127,7 +127,7 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 	now := r.Clock.Now()
 	decision := decideDeletion(class, cached, now)
 	if cached.holding() == 0 {
-		if resolve.Serves(class) {
+		if resolve.CanCreate(class) {
 			if err := r.reportDeletion(ctx, class, decision, now); err != nil {
 				return 0, err
 			}
@@ -175,7 +175,7 @@ func (r *Reconciler) reportDeletion(ctx context.Context, class *v1beta1.MachineC
 func (r *Reconciler) liveHolders(ctx context.Context, class *v1beta1.MachineClass) (h holders, err error) {
 	machines := &v1beta1.MachineList{}
 	for {
-		if err := r.Live.List(ctx, machines, client.InNamespace(class.Namespace), client.Limit(usersPage),
+		if err := r.LiveClient.List(ctx, machines, client.InNamespace(class.Namespace), client.Limit(usersPage),
 			client.Continue(machines.Continue)); err != nil {
 			return h, fmt.Errorf("list the Machines of MachineClass %s: %w", client.ObjectKeyFromObject(class), err)
 		}

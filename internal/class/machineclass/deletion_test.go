@@ -44,13 +44,13 @@ func TestDeletedClassServesMachinesThatStay(t *testing.T) {
 	b.clock.SetTime(noon.Add(resolve.DeletionDecision))
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonInUse, "The class serves its Machines")
-	if !resolve.Serves(b.class()) {
+	if !resolve.CanCreate(b.class()) {
 		t.Error("no instance would be created from the class")
 	}
 	b.deleteMachine("m")
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonWithdrawn, "replacement")
-	if resolve.Serves(b.class()) || !b.classExists() {
+	if resolve.CanCreate(b.class()) || !b.classExists() {
 		t.Error("the class still serves, or was deleted")
 	}
 }
@@ -66,7 +66,7 @@ func TestClassIsWithdrawnBeforeTheLastCheckOfItsMachines(t *testing.T) {
 		Reason: v1beta1.ReasonInUse}}
 	b := newBench(t, &scripted{name: "sim"}, class)
 	live := newBench(t, &scripted{name: "sim"}, testMachine("launching"))
-	b.Live = live.cached
+	b.LiveClient = live.cached
 	b.clock.SetTime(noon.Add(time.Hour))
 	b.reconcile()
 	b.wantDeletion(v1beta1.ReasonWithdrawn, "")
@@ -92,8 +92,8 @@ func TestHoldersAreCountedByTheirState(t *testing.T) {
 		"an instance":                         {withInstance("m"), holders{withInstance: 1, first: "m"}},
 		"being deleted":                       {leaving, holders{beingDeleted: 1, first: "leaving"}},
 		"an instance that is replaced":        {replacing, holders{withInstance: 1, first: "replacing"}},
-		"no record":                           {testMachine("m"), holders{undecided: 1, first: "m"}},
-		"no requested instance":               {released, holders{released: 1}},
+		"no record":                           {testMachine("m"), holders{undecidedCount: 1, first: "m"}},
+		"no requested instance":               {released, holders{releasedCount: 1}},
 		"an instance, with the old condition": {launchedLater, holders{withInstance: 1, first: "launched-later"}},
 	} {
 		var got holders

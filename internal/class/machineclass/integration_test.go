@@ -99,7 +99,7 @@ func TestRejectionNamesTheFieldInOneEvent(t *testing.T) {
 func TestIncompleteCredentialsAreReported(t *testing.T) {
 	w := newWorld(t)
 	w.driver.validate = func(c provider.Class) error {
-		if _, ok := c.Credentials.Get("key"); !ok && !c.Credentials.Empty() {
+		if _, ok := c.Credentials.Get("key"); !ok && !c.Credentials.IsEmpty() {
 			return provider.Errorf(provider.InvalidArgument, "the credentials have no key %q", "key")
 		}
 		return nil

@@ -46,8 +46,8 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-func (m *Metrics) lead() {
+func (m *Metrics) enable() {
 	if m != nil {
-		m.classes.Lead()
+		m.classes.StartExport()
 	}
 }

@@ -46,7 +46,7 @@ func TestReadyMetricOfTheProvidersClasses(t *testing.T) {
 		}
 	}
 	want("") // Only the leader exports the metric.
-	metrics.lead()
+	metrics.enable()
 	want(`
 # HELP machinist_class_ready 1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While the metric is 0, no instance is created from the class.
 # TYPE machinist_class_ready gauge
@@ -54,5 +54,5 @@ machinist_class_ready{class="ns/bad"} 0
 machinist_class_ready{class="ns/good"} 1
 machinist_class_ready{class="ns/uncertain"} 0
 `)
-	(*Metrics)(nil).lead()
+	(*Metrics)(nil).enable()
 }

@@ -26,7 +26,7 @@ type secretKeeper struct{ Options }
 func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	if err := k.Live.Get(ctx, req.NamespacedName, secret); err != nil {
+	if err := k.LiveClient.Get(ctx, req.NamespacedName, secret); err != nil {
 		switch {
 		case apierrors.IsNotFound(err):
 			return reconcile.Result{}, nil
@@ -61,7 +61,7 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 	default:
 		return nil
 	}
-	if err := k.Live.Patch(ctx, secret,
+	if err := k.LiveClient.Patch(ctx, secret,
 		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the finalizers of Secret %s: %w", client.ObjectKeyFromObject(before), err)
 	}
@@ -70,7 +70,7 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 
 func (k *secretKeeper) liveReference(ctx context.Context, secret client.Object) (bool, error) {
 	classes := &v1beta1.MachineClassList{}
-	if err := k.Live.List(ctx, classes, client.InNamespace(secret.GetNamespace())); err != nil {
+	if err := k.LiveClient.List(ctx, classes, client.InNamespace(secret.GetNamespace())); err != nil {
 		return false, fmt.Errorf("list the MachineClasses in namespace %s: %w", secret.GetNamespace(), err)
 	}
 	if slices.ContainsFunc(classes.Items, func(c v1beta1.MachineClass) bool {
@@ -80,7 +80,7 @@ func (k *secretKeeper) liveReference(ctx context.Context, secret client.Object) 
 	}
 	machines := &v1beta1.MachineList{}
 	for {
-		if err := k.Live.List(ctx, machines, client.InNamespace(secret.GetNamespace()), client.Limit(usersPage),
+		if err := k.LiveClient.List(ctx, machines, client.InNamespace(secret.GetNamespace()), client.Limit(usersPage),
 			client.Continue(machines.Continue)); err != nil {
 			return false, fmt.Errorf("list the Machines in namespace %s: %w", secret.GetNamespace(), err)
 		}

@@ -28,7 +28,7 @@ func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1
 	status.Conditions = conditionlimit.Class.Apply(status.Conditions)
 	old := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
 	ready := metav1.Condition{
-		Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: wording.Brief(v.message),
+		Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: wording.Shorten(v.message),
 		ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
 	if v.reason == v1beta1.ReasonValid {
@@ -108,7 +108,7 @@ func joinBlocked(findings []preflight.Finding) (reason, message string) {
 func warn(class *v1beta1.MachineClass, conditions *[]metav1.Condition, now time.Time, kind, reason, message string) {
 	if message != "" {
 		meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason,
-			Message: wording.Brief(message), ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now)})
+			Message: wording.Shorten(message), ObservedGeneration: class.Generation, LastTransitionTime: metav1.NewTime(now)})
 	} else if meta.FindStatusCondition(*conditions, kind) != nil {
 		meta.RemoveStatusCondition(conditions, kind)
 	}

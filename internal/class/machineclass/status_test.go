@@ -169,7 +169,7 @@ func TestMessagesAreBounded(t *testing.T) {
 // No event reports a new permission, so the Secret is read again after some time.
 func TestForbiddenInputIsReadAgain(t *testing.T) {
 	for _, forbidden := range []bool{false, true} {
-		_, retry, err := unresolved(&resolve.Error{Reason: v1beta1.ReasonCredentialsNotFound, Forbidden: forbidden})
+		_, retry, err := unresolvedValidation(&resolve.Error{Reason: v1beta1.ReasonCredentialsNotFound, Forbidden: forbidden})
 		if err != nil || (retry > 0) != forbidden {
 			t.Errorf("forbidden %t: retry after %s, error %v", forbidden, retry, err)
 		}

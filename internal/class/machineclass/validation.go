@@ -45,9 +45,9 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 	}
 	credentials, err := r.resolver.Credentials(ctx, class.Namespace, inputs.CredentialsRef)
 	if err != nil {
-		return unresolved(err)
+		return unresolvedValidation(err)
 	}
-	if inputs.Credentials = credentials; !credentials.Empty() {
+	if inputs.Credentials = credentials; !credentials.IsEmpty() {
 		// The driver accepted the spec before, so this error is about the credentials.
 		if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
 			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
@@ -58,7 +58,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 		return validation{reason: v1beta1.ReasonInvalidUserData, message: e.Message}, 0, nil
 	}
 	if err != nil {
-		return unresolved(err)
+		return unresolvedValidation(err)
 	}
 	if err := bootstrap.Readable(template); err != nil {
 		return validation{reason: v1beta1.ReasonInvalidUserData, message: err.Error()}, 0, nil
@@ -69,7 +69,7 @@ func (r *Reconciler) validate(ctx context.Context, class *v1beta1.MachineClass) 
 	return v, enqueue, err
 }
 
-func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation,
+func (r *Reconciler) capacity(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Inputs) (validation,
 	time.Duration, error) {
 	key, fingerprint, now := client.ObjectKeyFromObject(class), fingerprintOf(class.UID, inputs), r.Clock.Now()
 	known := r.state.of(key)
@@ -129,9 +129,9 @@ func refused(reason string, err error) validation {
 	return validation{reason: reason, message: message, code: provider.CodeOf(err)}
 }
 
-// unresolved returns the validation of a class whose references cannot be resolved. Errors that are not a
+// unresolvedValidation returns the validation of a class whose references cannot be resolved. Errors that are not a
 // *resolve.Error are returned unchanged.
-func unresolved(err error) (validation, time.Duration, error) {
+func unresolvedValidation(err error) (validation, time.Duration, error) {
 	if e, ok := errors.AsType[*resolve.Error](err); ok {
 		var retry time.Duration
 		if e.Forbidden {
@@ -143,7 +143,7 @@ func unresolved(err error) (validation, time.Duration, error) {
 }
 
 // fingerprintOf returns a hash of all inputs of the provider's answer. A hash keeps secrets out of the state.
-func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
+func fingerprintOf(uid types.UID, inputs resolve.Inputs) string {
 	h := sha256.New()
 	part := func(data []byte) {
 		fmt.Fprintf(h, "%d\x00", len(data))

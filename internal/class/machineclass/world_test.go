@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 			return err
 		}
 		return New(Options{
-			Driver: w.driver, Client: mgr.GetClient(), Live: w.WithWatch,
+			Driver: w.driver, Client: mgr.GetClient(), LiveClient: w.WithWatch,
 			Recorder: mgr.GetEventRecorder("machineclass"), Clock: clock.RealClock{},
 		}).Register(mgr)
 	})

@@ -19,8 +19,8 @@ type Finding struct {
 	Fix string `json:"fix"`
 	// Warning means that machines may join despite the problem.
 	Warning bool `json:"warning,omitempty"`
-	// Guess means that the check cannot be sure of the problem. The problem is certain once machines fail to join.
-	Guess bool `json:"-"`
+	// IsUncertain means that the check cannot be sure of the problem. The problem is certain once machines fail to join.
+	IsUncertain bool `json:"-"`
 }
 
 // Text returns the message of the finding, followed by the instruction how to fix the problem.

@@ -112,7 +112,7 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 		return nil
 	}
 	if why := privateAddress(u.Hostname(), j.Service); why != "" {
-		return []Finding{{Reason: EndpointNotReachable, Guess: true, Warning: true,
+		return []Finding{{Reason: EndpointNotReachable, IsUncertain: true, Warning: true,
 			Message: fmt.Sprintf("User data contains the API server address %s, %s. Instances outside cannot reach it.",
 				j.Endpoint, why),
 			Fix: "Start the provider with an address that instances can reach: --bootstrap-endpoint=https://HOST:PORT"}}
@@ -128,7 +128,7 @@ func (j Join) endpoint(ctx context.Context) []Finding {
 		if e, ok := errors.AsType[*net.OpError](err); ok {
 			err = e.Err // Omit the local port, which differs each time.
 		}
-		return []Finding{{Reason: EndpointNotReachable, Guess: true, Warning: true,
+		return []Finding{{Reason: EndpointNotReachable, IsUncertain: true, Warning: true,
 			Message: fmt.Sprintf("The API server address in user data, %s, cannot be reached from here: %v.", j.Endpoint, err),
 			Fix:     "If instances cannot reach it either, correct --bootstrap-endpoint of the provider."}}
 	}

@@ -24,14 +24,14 @@ const (
 type Verdict int
 
 const (
-	// Open means that the problem is neither proven nor refuted: no machine has joined yet, and no machine has waited
+	// VerdictOpen means that the problem is neither proven nor refuted: no machine has joined yet, and no machine has waited
 	// long for its Node.
-	Open Verdict = iota
-	// Proven is the verdict that the problem is real: a machine has waited long for its Node, and no machine has
+	VerdictOpen Verdict = iota
+	// VerdictProven is the verdict that the problem is real: a machine has waited long for its Node, and no machine has
 	// joined.
-	Proven
-	// Refuted is the verdict that a suspected problem does not exist, because a machine has joined the cluster.
-	Refuted
+	VerdictProven
+	// VerdictRefuted is the verdict that a suspected problem does not exist, because a machine has joined the cluster.
+	VerdictRefuted
 )
 
 // Monitor repeats the checks while the process is the leader, and keeps the problems without the warnings. A nil
@@ -41,9 +41,9 @@ type Monitor struct {
 	Check func(context.Context) ([]Finding, error)
 	// Judge returns the verdict about all findings whose field Guess is true.
 	Judge func(context.Context) Verdict
-	// Changed is called after a change of the findings.
-	Changed func(context.Context)
-	Clock   clock.WithTicker
+	// OnChange is called after a change of the findings.
+	OnChange func(context.Context)
+	Clock    clock.WithTicker
 
 	mu       sync.Mutex
 	findings []Finding
@@ -78,11 +78,11 @@ func (m *Monitor) check(ctx context.Context) time.Duration {
 	next, found := checkInterval, []Finding(nil)
 	for _, f := range all {
 		switch {
-		case f.Guess:
+		case f.IsUncertain:
 			verdict := m.Judge(ctx)
-			if verdict == Proven {
+			if verdict == VerdictProven {
 				found = append(found, f)
-			} else if verdict == Open {
+			} else if verdict == VerdictOpen {
 				next = guessInterval
 			}
 		case !f.Warning:
@@ -99,7 +99,7 @@ func (m *Monitor) check(ctx context.Context) time.Duration {
 	}
 	m.mu.Unlock()
 	if changed {
-		m.Changed(ctx)
+		m.OnChange(ctx)
 	}
 	return next
 }

@@ -19,9 +19,9 @@ type Change struct {
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// Between compares two values of the same type and returns the differences, sorted by path. All paths start with the
+// Diff compares two values of the same type and returns the differences, sorted by path. All paths start with the
 // given path. Lists are compared as a whole.
-func Between(path string, from, to any) ([]Change, error) {
+func Diff(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func TestBetween(t *testing.T) {
 		"another form": {`{"a":{"b":1}}`, `{"a":7}`, []string{`spec.a: {"b":1} → 7`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			changes, err := Between("spec", object(test.from), object(test.to))
+			changes, err := Diff("spec", object(test.from), object(test.to))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func TestBetween(t *testing.T) {
 			}
 		})
 	}
-	changes, err := Between("spec", json.RawMessage(`{"a":12345678901234567890}`),
+	changes, err := Diff("spec", json.RawMessage(`{"a":12345678901234567890}`),
 		json.RawMessage(`{"a":12345678901234567891}`))
 	if err != nil || len(changes) != 1 {
 		t.Errorf("large numbers that differ: %v, %v", changes, err)

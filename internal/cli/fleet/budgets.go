@@ -63,7 +63,7 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 	}
 	switch valid := meta.FindStatusCondition(b.Status.Conditions, v1beta1.ConditionValid); {
 	case valid == nil:
-		view.Reason, view.Explanation = why.Unobserved, "The manager has not processed the budget yet."
+		view.Reason, view.Explanation = why.ReasonUnobserved, "The manager has not processed the budget yet."
 	case valid.Status == metav1.ConditionFalse:
 		view.Reason, view.Message = valid.Reason, valid.Message
 		view.Explanation = why.MeaningOf(valid.Type, valid.Reason).Explanation
@@ -74,7 +74,7 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 // PauseOf describes the pause of a fleet. The given budget causes the pause by forbidding all disruptions. The result
 // of the command, such as "resumed", becomes the field Done.
 func PauseOf(b *v1beta1.MachineDisruptionBudget, done string) Pause {
-	return Pause{Namespace: b.Namespace, Done: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
+	return Pause{Namespace: b.Namespace, Outcome: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
 		Reason: b.Annotations[v1beta1.AnnotationPauseReason], Since: b.CreationTimestamp.UTC().Format(time.RFC3339)}
 }
 
@@ -103,7 +103,7 @@ func (b Budget) Note() string { return b.note(printer.Style{}) }
 func (b Budget) note(style printer.Style) string {
 	var notes []string
 	if b.Reason != "" {
-		notes = append(notes, style.Bad(b.Reason)+": "+cmp.Or(printer.Clean(b.Message), b.Explanation))
+		notes = append(notes, style.Red(b.Reason)+": "+cmp.Or(printer.Sanitize(b.Message), b.Explanation))
 	}
 	if b.Paused != nil {
 		notes = append(notes, style.Warn("paused")+" at "+b.Paused.Since+prefixed(" by ", b.Paused.By)+

@@ -23,7 +23,7 @@ func notReady(machines []*v1beta1.Machine, now time.Time) string {
 			return "NotReady"
 		}
 		for _, g := range why.Groups([]*v1beta1.Machine{m}, (*v1beta1.Machine).GetName) {
-			if !g.Ordinary(now) {
+			if !g.IsNormal(now) {
 				return "NotReady"
 			}
 		}

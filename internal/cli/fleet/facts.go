@@ -32,8 +32,8 @@ type Facts struct {
 	Orphans []OrphanReport
 	// Processes describes the Machinist processes that manage the objects.
 	Processes []why.Process
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string
 }
 
 type inventoryAt struct {

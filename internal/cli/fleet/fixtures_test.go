@@ -103,7 +103,7 @@ func vanished(m *v1beta1.Machine) {
 
 func running(name string) why.Process {
 	seen := now
-	return why.Process{Name: name, Known: true, Running: true, Seen: &seen}
+	return why.Process{Name: name, IsKnown: true, IsRunning: true, LastRenewal: &seen}
 }
 
 func healthy() Facts {
@@ -190,8 +190,8 @@ func troubled() Facts {
 	f.Budgets[3].CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 	gone := now.Add(-4 * time.Minute)
 	f.Processes = []why.Process{{Name: "machinist-manager", Searched: []string{"machinist-system", "kube-system"}},
-		{Name: "machinist-provider-sim", Known: true, Seen: &gone}}
-	f.Unread = []string{"You may not list this."}
+		{Name: "machinist-provider-sim", IsKnown: true, LastRenewal: &gone}}
+	f.ReadErrors = []string{"You may not list this."}
 	return f
 }
 

@@ -38,8 +38,8 @@ type Machine struct {
 	Deleting bool
 }
 
-// Settled reports whether the machine runs, is up to date, and waits for nothing.
-func (m Machine) Settled() bool { return m.Reason == "" }
+// IsSettled reports whether the machine runs, is up to date, and waits for nothing.
+func (m Machine) IsSettled() bool { return m.Reason == "" }
 
 // MachineOf returns the view of a machine.
 func MachineOf(m *v1beta1.Machine) Machine {

@@ -24,18 +24,18 @@ type Orphans struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Reports has one report for each provider process, sorted by provider.
 	Reports []OrphanReport `json:"reports"`
-	// Elsewhere holds the number of instances that are hidden because their former machines were in other namespaces.
-	Elsewhere int `json:"elsewhere"`
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string `json:"unread,omitempty"`
+	// InOtherNamespaces holds the number of instances that are hidden because their former machines were in other namespaces.
+	InOtherNamespaces int `json:"elsewhere"`
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 // OrphanReport is the report of one provider process.
 type OrphanReport struct {
 	ledger.Page
-	// Undescribed is the number of instances that are missing in Entries because the length of a report is limited. The
+	// OmittedCount is the number of instances that are missing in Entries because the length of a report is limited. The
 	// number includes the instances of all namespaces.
-	Undescribed int `json:"undescribed,omitempty"`
+	OmittedCount int `json:"undescribed,omitempty"`
 	// Process describes the state of the provider process that writes the report.
 	Process why.Process `json:"process"`
 }
@@ -52,7 +52,7 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 			of, _, _ := strings.Cut(e.Machine, "/")
 			return namespace != "" && of != namespace
 		})
-		o.Elsewhere += before - len(page.Entries)
+		o.InOtherNamespaces += before - len(page.Entries)
 		o.Reports = append(o.Reports, OrphanReport{page, undescribed, processes[ledger.Key(page.Provider, page.Namespace)]})
 	}
 	slices.SortFunc(o.Reports, func(a, b OrphanReport) int {
@@ -82,25 +82,25 @@ func withForceDeleted(page ledger.Page) ledger.Page {
 // Outcome explains the result of the latest check for one instance. The period is the time between two checks.
 func Outcome(outcome string, period time.Duration) string {
 	switch orphans.Outcome(outcome) {
-	case orphans.Delete:
+	case orphans.OutcomeDelete:
 		return "being removed"
-	case orphans.Report:
+	case orphans.OutcomeReport:
 		return "kept, because of --orphan-action=report"
-	case orphans.Duplicate:
+	case orphans.OutcomeDuplicate:
 		return "kept, because its machine exists and has another instance"
-	case orphans.Unconfirmed:
+	case orphans.OutcomeUnconfirmed:
 		return "found once; the next check, within " + duration.HumanDuration(period) + ", decides"
-	case orphans.TooYoung:
+	case orphans.OutcomeTooYoung:
 		return "kept for now, because it is younger than --orphan-min-age"
-	case orphans.AfterOutage:
+	case orphans.OutcomeAfterOutage:
 		return "kept for now, because a cluster was unreachable recently"
-	case orphans.MostOrphaned:
+	case orphans.OutcomeMostOrphaned:
 		return "kept until an administrator confirms the removal, because most instances lost their machines at once (see the condition OrphanRemovalBlocked of the class)"
-	case orphans.NodeReady:
+	case orphans.OutcomeNodeReady:
 		return "kept until an administrator confirms the removal, because its Node is Ready (see the condition OrphanRemovalBlocked of the class)"
-	case orphans.ForceDeleted:
+	case orphans.OutcomeForceDeleted:
 		return "may still exist, because its machine was force-deleted; the provider removes the instance when a check finds it"
-	case orphans.OverLimit:
+	case orphans.OutcomeOverLimit:
 		return "removed by a later check, because one check removes at most --orphan-max-deletes instances"
 	}
 	return outcome
@@ -110,7 +110,7 @@ func Outcome(outcome string, period time.Duration) string {
 // names of the parts.
 func EntryName(e ledger.Entry) string {
 	switch {
-	case e.ProviderID == "" && e.Outcome == string(orphans.ForceDeleted):
+	case e.ProviderID == "" && e.Outcome == string(orphans.OutcomeForceDeleted):
 		return "unknown"
 	case e.ProviderID != "" || len(e.Parts) == 0:
 		return e.ProviderID
@@ -134,11 +134,11 @@ func (o Orphans) Text(w io.Writer, style printer.Style) error {
 		}
 		o.report(out, r, style)
 	}
-	if o.Elsewhere > 0 {
-		fmt.Fprintf(out, "\n%d more in other namespaces. To see them, use -A.\n", o.Elsewhere)
+	if o.InOtherNamespaces > 0 {
+		fmt.Fprintf(out, "\n%d more in other namespaces. To see them, use -A.\n", o.InOtherNamespaces)
 	}
-	for _, u := range o.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
+	for _, u := range o.ReadErrors {
+		fmt.Fprintf(out, "%s\n", style.Dim(printer.Sanitize(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -151,11 +151,11 @@ func (r OrphanReport) Interval() time.Duration { return time.Duration(r.Period) 
 func (r OrphanReport) Checks(now time.Time) string {
 	every := "the process checks every " + duration.HumanDuration(r.Interval())
 	switch {
-	case r.Process.Running:
+	case r.Process.IsRunning:
 		return every
-	case r.Process.Known && r.Process.Seen != nil:
-		return "the process has not been running for " + printer.Age(now, *r.Process.Seen)
-	case r.Process.Known:
+	case r.Process.IsKnown && r.Process.LastRenewal != nil:
+		return "the process has not been running for " + printer.Age(now, *r.Process.LastRenewal)
+	case r.Process.IsKnown:
 		return "the process is not running"
 	}
 	return every + " if it runs, but no Lease of it was found"
@@ -163,26 +163,26 @@ func (r OrphanReport) Checks(now time.Time) string {
 
 func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style) {
 	period := r.Interval()
-	name := "Provider " + printer.Clean(r.Provider)
+	name := "Provider " + printer.Sanitize(r.Provider)
 	if r.Page.Namespace != "" {
-		name += " of namespace " + printer.Clean(r.Page.Namespace)
+		name += " of namespace " + printer.Sanitize(r.Page.Namespace)
 	}
 	listing := r.Checks(o.Now)
-	if r.Process.Known && !r.Process.Running {
-		listing = style.Bad(listing)
+	if r.Process.IsKnown && !r.Process.IsRunning {
+		listing = style.Red(listing)
 	}
-	found := style.Good("no orphans")
+	found := style.Green("no orphans")
 	if r.Total > 0 {
 		found = style.Warn(fmt.Sprintf("%d found", r.Total))
 	}
 	if r.Stopped != "" {
-		found = style.Bad("checks are stopped: ") + printer.Clean(r.Stopped)
+		found = style.Red("checks are stopped: ") + printer.Sanitize(r.Stopped)
 	}
-	fmt.Fprintf(w, "%s: %s (%s; the last report is %s old).\n", style.Strong(name), found, listing,
-		printer.Age(o.Now, r.Written))
+	fmt.Fprintf(w, "%s: %s (%s; the last report is %s old).\n", style.Bold(name), found, listing,
+		printer.Age(o.Now, r.WriteTime))
 	for _, u := range r.Unlisted {
 		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not checked"),
-			printer.Clean(u.Source), printer.Clean(u.Why))
+			printer.Sanitize(u.Source), printer.Sanitize(u.Why))
 	}
 	if len(r.Entries) > 0 {
 		head := []string{"INSTANCE", "FORMER MACHINE", "FOUND BY", "FIRST SEEN", "CREATED", "STATUS"}
@@ -192,12 +192,12 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 			if e.Launched != nil {
 				created = printer.Age(o.Now, *e.Launched) + " ago"
 			}
-			rows[i] = []string{printer.Clean(EntryName(e)), printer.Clean(e.Machine), printer.Clean(e.Source),
+			rows[i] = []string{printer.Sanitize(EntryName(e)), printer.Sanitize(e.Machine), printer.Sanitize(e.Source),
 				printer.Age(o.Now, e.FirstSeen) + " ago", created, Outcome(e.Outcome, period)}
 		}
 		_ = printer.Table(w, head, rows)
 	}
-	if r.Undescribed > 0 {
+	if r.OmittedCount > 0 {
 		fmt.Fprintf(w, "Only the first %d instances are listed.\n", ledger.MostEntries)
 	}
 }

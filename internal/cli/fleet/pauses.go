@@ -18,8 +18,8 @@ type Pauses struct {
 // Pause describes who paused the fleet of one namespace, when and why.
 type Pause struct {
 	Namespace string `json:"namespace"`
-	// Done is "paused", "already paused" or "resumed".
-	Done string `json:"done"`
+	// Outcome is "paused", "already paused" or "resumed".
+	Outcome string `json:"done"`
 	// Since is the time when the fleet was paused, By is the user, and Reason is the user's reason.
 	Since  string `json:"since"`
 	By     string `json:"by,omitempty"`
@@ -30,8 +30,8 @@ type Pause struct {
 func (p Pauses) Text(w io.Writer, _ printer.Style) error {
 	var out strings.Builder
 	for _, x := range p.Namespaces {
-		fmt.Fprintf(&out, "namespace/%s %s", x.Namespace, x.Done)
-		if x.Done != "paused" {
+		fmt.Fprintf(&out, "namespace/%s %s", x.Namespace, x.Outcome)
+		if x.Outcome != "paused" {
 			fmt.Fprintf(&out, " (paused at %s%s%s)", x.Since, prefixed(" by ", x.By), prefixed(": ", x.Reason))
 		}
 		out.WriteString("\n")
@@ -42,7 +42,7 @@ func (p Pauses) Text(w io.Writer, _ printer.Style) error {
 
 // prefixed adds a prefix to a text that is not empty.
 func prefixed(prefix, text string) string {
-	if text = printer.Clean(text); text == "" {
+	if text = printer.Sanitize(text); text == "" {
 		return ""
 	}
 	return prefix + text

@@ -38,7 +38,7 @@ type Status struct {
 	// Orphans are instances without a Machine, whose tags name a Machine in the namespace.
 	Orphans []Orphan `json:"instancesWithoutMachine"`
 	// Edited lists the machines that differ from the template of their set.
-	Edited []Edited `json:"editedMachines"`
+	Edited []EditedMachine `json:"editedMachines"`
 	// Waiting has a group of machines for each reason why machines wait.
 	Waiting []why.Group `json:"waiting"`
 	// RecentFailures are the latest failures of machines with a deployment, newest first. The machines may have
@@ -51,8 +51,8 @@ type Status struct {
 	ToReplace int `json:"toReplace,omitempty"`
 	// Processes are the processes that manage the objects, according to their Leases.
 	Processes []why.Process `json:"processes"`
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string `json:"unread,omitempty"`
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 // Scaled describes a deployment, or a set without a deployment: its numbers of machines and its rollout.
@@ -108,8 +108,8 @@ type Source struct {
 	Since       *time.Time `json:"since,omitempty"`
 }
 
-// Edited describes a machine that differs from the template of its set.
-type Edited struct {
+// EditedMachine describes a machine that differs from the template of its set.
+type EditedMachine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Field is the path of the first field that differs. The field "is" holds the value in the machine, and the field
@@ -141,7 +141,7 @@ type HealthCheck struct {
 func StatusOf(f Facts) Status {
 	inv := inventoryOf(f)
 	s := Status{
-		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
+		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, ReadErrors: f.ReadErrors, Machines: len(f.Machines),
 		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
 		Budgets: budgetsOf(f), Sources: sourcesOf(f), Orphans: orphansOf(f), Edited: editedOf(inv),
 		RecentFailures: []why.Failure{},
@@ -170,7 +170,7 @@ func StatusOf(f Facts) Status {
 		if why.Blocking(machines[i]) == nil {
 			s.Settled++
 		}
-		if machines[i].DeletionTimestamp.IsZero() && machinestate.Exchanged(machines[i]) {
+		if machines[i].DeletionTimestamp.IsZero() && machinestate.HasReplaceAnnotation(machines[i]) {
 			s.ToReplace++
 		}
 	}
@@ -191,7 +191,7 @@ func StatusOf(f Facts) Status {
 	slices.SortFunc(s.Sources, func(a, b Source) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Object, b.Object))
 	})
-	slices.SortFunc(s.Edited, func(a, b Edited) int {
+	slices.SortFunc(s.Edited, func(a, b EditedMachine) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(s.HealthChecks, func(a, b HealthCheck) int {
@@ -236,17 +236,17 @@ func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	progress := rollout.Judge(d, inv.now)
 	state := progress.State
 	s.Reason, s.Message = progress.Reason, progress.Message
-	if live := len(inv.AllMachines(d)) - s.Deleting; state == rollout.Complete || state == rollout.Scaling {
+	if live := len(inv.AllMachines(d)) - s.Deleting; state == rollout.StateComplete || state == rollout.StateScaling {
 		// The rollout is complete, but the number of machines may be wrong, or some may not be Ready.
-		state = rollout.Complete
+		state = rollout.StateComplete
 		switch {
 		case live != int(s.Desired) || s.Deleting > 0:
-			state = rollout.Scaling
+			state = rollout.StateScaling
 		case s.Ready < live:
 			state = rollout.State(notReady(inv.AllMachines(d), inv.now))
 		}
 		if d.Spec.Paused {
-			state, s.Reason = rollout.Paused, v1beta1.ReasonDeploymentPaused
+			state, s.Reason = rollout.StatePaused, v1beta1.ReasonDeploymentPaused
 		}
 	}
 	s.Rollout = string(state)
@@ -305,7 +305,7 @@ func checkOf(c *v1beta1.MachineHealthCheck) HealthCheck {
 	allowed := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 	switch {
 	case allowed == nil:
-		h.Reason, h.Explanation = why.Unobserved, "The manager has not processed the health check yet."
+		h.Reason, h.Explanation = why.ReasonUnobserved, "The manager has not processed the health check yet."
 	case allowed.Status == metav1.ConditionFalse:
 		h.Reason, h.Explanation = allowed.Reason, why.MeaningOf(allowed.Type, allowed.Reason).Explanation
 		h.Since = timeOf(allowed.LastTransitionTime)

@@ -44,9 +44,9 @@ func (s Status) writeOrphans(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, o := range s.Orphans {
-		rows = append(rows, []string{printer.Clean(o.Instance), printer.Clean(o.Machine),
+		rows = append(rows, []string{printer.Sanitize(o.Instance), printer.Sanitize(o.Machine),
 			printer.Age(s.Now, o.FirstSeen) + " ago", o.Explanation})
-		namespaces = append(namespaces, printer.Clean(o.Namespace))
+		namespaces = append(namespaces, printer.Sanitize(o.Namespace))
 	}
 	s.writeTable(w, []string{"INSTANCE WITHOUT MACHINE", "FORMER MACHINE", "FIRST SEEN", "STATUS"}, rows, namespaces)
 }

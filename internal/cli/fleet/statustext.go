@@ -37,8 +37,8 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	s.writeRecentFailures(out, style)
 	s.writeProcesses(out, style)
 	s.writeSummary(out, style)
-	for _, u := range s.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
+	for _, u := range s.ReadErrors {
+		fmt.Fprintf(out, "%s\n", style.Dim(printer.Sanitize(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -72,7 +72,7 @@ func (s Status) writeScaled(w *strings.Builder, kind string, all []Scaled, style
 	for _, x := range all {
 		failed := fmt.Sprint(x.Failed)
 		if x.Failed > 0 {
-			failed = style.Bad(failed)
+			failed = style.Red(failed)
 		}
 		row := []string{x.Name, fmt.Sprint(x.Desired), fmt.Sprint(x.Updated), fmt.Sprint(x.Ready), fmt.Sprint(x.Available),
 			fmt.Sprint(x.Updating), failed, fmt.Sprint(x.Deleting)}
@@ -80,7 +80,7 @@ func (s Status) writeScaled(w *strings.Builder, kind string, all []Scaled, style
 			row = append(row, x.Strategy)
 		}
 		state := paint(x.Rollout, style)
-		if more := printer.Clean(x.Because()); more != "" {
+		if more := printer.Sanitize(x.Explanation()); more != "" {
 			state += ": " + more
 		}
 		rows, namespaces = append(rows, append(row, state)), append(namespaces, x.Namespace)
@@ -90,7 +90,7 @@ func (s Status) writeScaled(w *strings.Builder, kind string, all []Scaled, style
 
 // specificReason returns the reason if it is more specific than the state, or "".
 func specificReason(x Scaled) string {
-	if x.Rollout == string(rollout.Failed) || x.Rollout == "ReplicaFailure" {
+	if x.Rollout == string(rollout.StateFailed) || x.Rollout == "ReplicaFailure" {
 		return x.Reason
 	}
 	return ""
@@ -99,9 +99,9 @@ func specificReason(x Scaled) string {
 func paint(state string, style printer.Style) string {
 	switch ToneOf(state) {
 	case Good:
-		return style.Good(state)
+		return style.Green(state)
 	case Bad:
-		return style.Bad(state)
+		return style.Red(state)
 	case Warn, Moving:
 		return style.Warn(state)
 	}
@@ -114,7 +114,7 @@ func (s Status) writeLoose(w *strings.Builder) {
 	for _, m := range s.Loose {
 		note := ""
 		if m.PreservedUntil != "" {
-			note = "preserved until " + printer.Clean(m.PreservedUntil)
+			note = "preserved until " + printer.Sanitize(m.PreservedUntil)
 		}
 		rows, namespaces = append(rows, []string{m.Name, string(m.Phase), note}), append(namespaces, m.Namespace)
 	}
@@ -127,12 +127,12 @@ func (s Status) writeChecks(w *strings.Builder, style printer.Style) {
 	for _, c := range s.HealthChecks {
 		note := ""
 		if c.Reason != "" {
-			note = style.Bad(c.Reason) + ": " + c.Explanation
+			note = style.Red(c.Reason) + ": " + c.Explanation
 			if c.Since != nil {
-				note = style.Bad(c.Reason) + " for " + printer.Age(s.Now, *c.Since) + ": " + c.Explanation
+				note = style.Red(c.Reason) + " for " + printer.Age(s.Now, *c.Since) + ": " + c.Explanation
 			}
 		} else if len(c.Unhealthy) > 0 {
-			note = style.Warn("unhealthy") + ": " + why.Few(c.Unhealthy, 3)
+			note = style.Warn("unhealthy") + ": " + why.JoinFirst(c.Unhealthy, 3)
 		}
 		rows = append(rows, []string{c.Name, fmt.Sprint(c.Machines), fmt.Sprint(c.Healthy),
 			fmt.Sprint(c.RemediationsAllowed), note})
@@ -149,8 +149,8 @@ func (s Status) writeFreezes(w *strings.Builder, style printer.Style) {
 		if f.Since != nil {
 			age = printer.Age(s.Now, *f.Since)
 		}
-		message := cmp.Or(printer.Clean(f.Message), f.Explanation)
-		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, message}), append(namespaces,
+		message := cmp.Or(printer.Sanitize(f.Message), f.Explanation)
+		rows, namespaces = append(rows, []string{f.Object, style.Red(f.Reason), age, message}), append(namespaces,
 			f.Namespace)
 	}
 	s.writeTable(w, []string{"FROZEN", "REASON", "FOR", "MESSAGE"}, rows, namespaces)
@@ -164,11 +164,11 @@ func (s Status) writeSources(w *strings.Builder, style printer.Style) {
 		if x.Since != nil {
 			age = printer.Age(s.Now, *x.Since)
 		}
-		reason := style.Bad(x.Reason)
+		reason := style.Red(x.Reason)
 		if x.Reason == reasonDeleting {
 			reason = style.Warn(x.Reason)
 		}
-		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Explanation)}), append(namespaces,
+		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Sanitize(x.Explanation)}), append(namespaces,
 			x.Namespace)
 	}
 	s.writeTable(w, []string{"CLASS OR SECRET", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
@@ -178,8 +178,8 @@ func (s Status) writeEdited(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, x := range s.Edited {
-		rows = append(rows, []string{x.Name, x.Field, printer.Fit(printer.Clean(x.Is), 40),
-			printer.Fit(printer.Clean(x.Set), 40)})
+		rows = append(rows, []string{x.Name, x.Field, printer.Shorten(printer.Sanitize(x.Is), 40),
+			printer.Shorten(printer.Sanitize(x.Set), 40)})
 		namespaces = append(namespaces, x.Namespace)
 	}
 	s.writeTable(w, []string{"EDITED MACHINE", "FIELD", "VALUE", "VALUE IN TEMPLATE"}, rows, namespaces)
@@ -197,8 +197,8 @@ func (s Status) writeWaiting(w *strings.Builder, style printer.Style) {
 		if g.Oldest != nil {
 			age = printer.Age(s.Now, *g.Oldest)
 		}
-		reason := printer.Clean(g.Reason)
-		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.Few(g.Machines, 1), g.Explanation})
+		reason := printer.Sanitize(g.Reason)
+		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.JoinFirst(g.Machines, 1), g.Explanation})
 	}
 	if w.Len() > 0 {
 		w.WriteString("\n")
@@ -210,7 +210,7 @@ const maxFailures = 5
 
 func (s Status) writeRecentFailures(w *strings.Builder, style printer.Style) {
 	shown := s.RecentFailures
-	if !style.Wide {
+	if !style.AllColumns {
 		shown = why.RecentFailures(shown, s.Now)
 		shown = shown[:min(len(shown), maxFailures)]
 	}
@@ -221,8 +221,8 @@ func (s Status) writeRecentFailures(w *strings.Builder, style printer.Style) {
 		if f.Since != nil {
 			age = printer.Age(s.Now, *f.Since)
 		}
-		rows = append(rows, []string{printer.Clean(f.Machine), f.Deployment, style.Warn(printer.Clean(f.Reason)), age,
-			printer.Clean(f.Message)})
+		rows = append(rows, []string{printer.Sanitize(f.Machine), f.Deployment, style.Warn(printer.Sanitize(f.Reason)), age,
+			printer.Sanitize(f.Message)})
 		namespaces = append(namespaces, f.Namespace)
 	}
 	s.writeTable(w, []string{"RECENT FAILURE", "DEPLOYMENT", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
@@ -234,8 +234,8 @@ func (s Status) writeProcesses(w *strings.Builder, style printer.Style) {
 		what, more := p.Trouble(s.Now)
 		switch {
 		case what == "":
-		case p.Known:
-			lines = append(lines, style.Bad(what)+more)
+		case p.IsKnown:
+			lines = append(lines, style.Red(what)+more)
 		default:
 			lines = append(lines, style.Warn(what)+more)
 		}
@@ -256,7 +256,7 @@ func (s Status) writeSummary(w *strings.Builder, style printer.Style) {
 	case waiting == 0 && s.changing():
 		fmt.Fprintf(w, "\n%s, none waiting. The tables above show what still changes.\n", machines)
 	case waiting == 0:
-		fmt.Fprintf(w, "\n%s\n", style.Good(machines+", none waiting."))
+		fmt.Fprintf(w, "\n%s\n", style.Green(machines+", none waiting."))
 	default:
 		g := s.Waiting[0]
 		name, namespace := g.Machines[0], ""
@@ -272,6 +272,6 @@ func (s Status) writeSummary(w *strings.Builder, style printer.Style) {
 // changing reports whether any deployment or set does not match its specification. A budget or a pause can prevent the
 // required changes, so the result can be true although no machine waits.
 func (s Status) changing() bool {
-	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.Complete) }) ||
+	return slices.ContainsFunc(s.Deployments, func(d Scaled) bool { return d.Rollout != string(rollout.StateComplete) }) ||
 		slices.ContainsFunc(s.Sets, func(set Scaled) bool { return set.Rollout != asDeclared })
 }

@@ -22,10 +22,10 @@ func ToneOf(state string) Tone {
 	switch state {
 	case "Running", "Available", "Complete", "AsDeclared":
 		return Good
-	case string(rollout.Failed), "Unhealthy", "Frozen", "ReplicaFailure":
+	case string(rollout.StateFailed), "Unhealthy", "Frozen", "ReplicaFailure":
 		return Bad
-	case "Pending", "Provisioning", "Provisioned", "Updating", "Deleting", string(rollout.Progressing),
-		string(rollout.Scaling):
+	case "Pending", "Provisioning", "Provisioned", "Updating", "Deleting", string(rollout.StateProgressing),
+		string(rollout.StateScaling):
 		return Moving
 	case "", "Old", "Current":
 		return Neutral
@@ -33,9 +33,9 @@ func ToneOf(state string) Tone {
 	return Warn
 }
 
-// Because returns a text that explains the state of a deployment or set. The result is empty for a frozen object,
+// Explanation returns a text that explains the state of a deployment or set. The result is empty for a frozen object,
 // because the table of freezes already shows the reason.
-func (x Scaled) Because() string {
+func (x Scaled) Explanation() string {
 	if x.Rollout == "Frozen" {
 		return ""
 	}

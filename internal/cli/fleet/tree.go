@@ -18,8 +18,8 @@ type Tree struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Items are the objects whose owner is not in the tree.
 	Items []Branch `json:"items"`
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string `json:"unread,omitempty"`
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 // Branch is a node of the tree: an object and, as Children, the objects that it owns.
@@ -53,7 +53,7 @@ type Branch struct {
 // object, its owners, and the objects that it owns. TreeOf returns false if the named object does not exist.
 func TreeOf(f Facts, kind, name string) (Tree, bool) {
 	inv := inventoryOf(f)
-	t := Tree{Now: f.Now, Namespace: f.Namespace, Unread: f.Unread, Items: []Branch{}}
+	t := Tree{Now: f.Now, Namespace: f.Namespace, ReadErrors: f.ReadErrors, Items: []Branch{}}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
 		s := deploymentOf(d, inv)

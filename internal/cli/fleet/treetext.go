@@ -12,7 +12,7 @@ import (
 type boxes struct{ branch, lastBranch, line, blank string }
 
 func boxesOf(style printer.Style) boxes {
-	if style.Plain {
+	if style.ASCII {
 		return boxes{"|- ", "`- ", "|  ", "   "}
 	}
 	return boxes{"├─ ", "└─ ", "│  ", "   "}
@@ -29,7 +29,7 @@ func (t Tree) Text(w io.Writer, style printer.Style) error {
 		fmt.Fprintf(out, "There are no machines, sets or deployments %s.\n", where)
 	} else {
 		head := []string{"NAME", "STATE", "READY", "NODE", "AGE", "WAITING FOR"}
-		if style.Wide {
+		if style.AllColumns {
 			head = append(head, "MEANING")
 		}
 		d := drawing{tree: t, boxes: boxesOf(style), style: style}
@@ -38,8 +38,8 @@ func (t Tree) Text(w io.Writer, style printer.Style) error {
 		}
 		_ = printer.Table(out, head, d.rows)
 	}
-	for _, u := range t.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
+	for _, u := range t.ReadErrors {
+		fmt.Fprintf(out, "%s\n", style.Dim(printer.Sanitize(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -60,13 +60,13 @@ func (d *drawing) draw(b Branch, first, next string) {
 		name = b.Namespace + " " + name
 	}
 	state := d.state(b)
-	waits := d.style.Warn(printer.Clean(b.Reason))
+	waits := d.style.Warn(printer.Sanitize(b.Reason))
 	if b.Since != nil {
 		waits += " for " + printer.Age(d.tree.Now, *b.Since)
 	}
-	row := []string{d.style.Faint(first) + name, state, b.ready(), printer.Clean(b.Node),
+	row := []string{d.style.Dim(first) + name, state, b.ready(), printer.Sanitize(b.Node),
 		printer.Age(d.tree.Now, b.Created), waits}
-	if d.style.Wide {
+	if d.style.AllColumns {
 		row = append(row, b.Explanation)
 	}
 	d.rows = append(d.rows, row)
@@ -85,7 +85,7 @@ func (d *drawing) state(b Branch) string {
 	case b.Kind == "MachineSet" && b.Revision > 0 && b.State == "Current":
 		return fmt.Sprintf("revision %d, current", b.Revision)
 	case b.Kind == "MachineSet" && b.Revision > 0 && b.State == "Old":
-		return d.style.Faint(fmt.Sprintf("revision %d, old", b.Revision))
+		return d.style.Dim(fmt.Sprintf("revision %d, old", b.Revision))
 	}
 	return paint(state, d.style)
 }

@@ -21,7 +21,7 @@ func inAllNamespaces(f Facts) Facts {
 }
 
 func TestStatusFitsOneScreen(t *testing.T) {
-	plain, colour := printer.Style{Plain: true}, printer.Style{Colour: true}
+	plain, colour := printer.Style{ASCII: true}, printer.Style{Colour: true}
 	for name, test := range map[string]struct {
 		facts Facts
 		style printer.Style
@@ -30,7 +30,7 @@ func TestStatusFitsOneScreen(t *testing.T) {
 		"troubled":       {troubled(), plain},
 		"broken-sources": {withBrokenSources(), plain},
 		"colour":         {troubled(), colour},
-		"wide":           {troubled(), printer.Style{Plain: true, Wide: true}},
+		"wide":           {troubled(), printer.Style{ASCII: true, AllColumns: true}},
 		"all-namespaces": {inAllNamespaces(troubled()), plain},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, plain},
 		"only-one":       {ForDeployment(troubled(), "api"), plain},
@@ -106,8 +106,8 @@ func TestTree(t *testing.T) {
 		kind, name string
 		style      printer.Style
 	}{
-		"plain":          {troubled(), "", "", printer.Style{Plain: true}},
-		"boxes":          {troubled(), "", "", printer.Style{Wide: true}},
+		"plain":          {troubled(), "", "", printer.Style{ASCII: true}},
+		"boxes":          {troubled(), "", "", printer.Style{AllColumns: true}},
 		"colour":         {troubled(), "", "", printer.Style{Colour: true}},
 		"all-namespaces": {inAllNamespaces(healthy()), "", "", printer.Style{}},
 		"deployment":     {troubled(), "MachineDeployment", "web", printer.Style{}},
@@ -132,28 +132,28 @@ func TestOrphans(t *testing.T) {
 		return ledger.Entry{ProviderID: id, Machine: machine, UID: "u", Source: "prod/small",
 			FirstSeen: now.Add(-40 * time.Minute), Launched: &launched, Outcome: string(v)}
 	}
-	page := ledger.Page{Provider: "sim", Written: now.Add(-10 * time.Minute), Period: 1800, Total: 9,
-		Unlisted: []ledger.Unlisted{{Source: "prod/dark", Why: "Unavailable"}}}
-	for _, v := range []orphans.Outcome{orphans.Delete, orphans.Report, orphans.Duplicate, orphans.Unconfirmed,
-		orphans.TooYoung, orphans.AfterOutage, orphans.OverLimit} {
+	page := ledger.Page{Provider: "sim", WriteTime: now.Add(-10 * time.Minute), Period: 1800, Total: 9,
+		Unlisted: []ledger.FailedList{{Source: "prod/dark", Why: "Unavailable"}}}
+	for _, v := range []orphans.Outcome{orphans.OutcomeDelete, orphans.OutcomeReport, orphans.OutcomeDuplicate, orphans.OutcomeUnconfirmed,
+		orphans.OutcomeTooYoung, orphans.OutcomeAfterOutage, orphans.OutcomeOverLimit} {
 		page.Entries = append(page.Entries, entry("sim://"+string(v), "prod/m", v))
 	}
-	page.Entries = append(page.Entries, entry("sim://x\x1b[2J", "other/m", orphans.Delete))
+	page.Entries = append(page.Entries, entry("sim://x\x1b[2J", "other/m", orphans.OutcomeDelete))
 	page.Entries[6].Launched = nil
-	parts := entry("", "prod/m", orphans.Unconfirmed)
+	parts := entry("", "prod/m", orphans.OutcomeUnconfirmed)
 	parts.Parts = []string{"/resourcegroups/machines/networkinterfaces/m-nic-0", "/resourcegroups/machines/disks/m-os"}
 	page.Entries = append(page.Entries, parts)
 	processes := map[string]why.Process{"sim": running("machinist-provider-sim")}
 	gone := now.Add(-time.Hour)
-	off := map[string]why.Process{"azure": {Name: "machinist-provider-azure", Known: true, Seen: &gone}}
+	off := map[string]why.Process{"azure": {Name: "machinist-provider-azure", IsKnown: true, LastRenewal: &gone}}
 	for name, o := range map[string]Orphans{
 		"none": OrphansOf(now, "prod", nil, nil),
-		"in-order": OrphansOf(now, "prod", []ledger.Page{{Provider: "sim", Period: 1800, Written: now.Add(-72 * time.Hour)}},
+		"in-order": OrphansOf(now, "prod", []ledger.Page{{Provider: "sim", Period: 1800, WriteTime: now.Add(-72 * time.Hour)}},
 			processes),
 		"all":       OrphansOf(now, "", []ledger.Page{page}, processes),
 		"namespace": OrphansOf(now, "prod", []ledger.Page{page}, processes),
 		"stopped": OrphansOf(now, "",
-			[]ledger.Page{{Provider: "azure", Period: 1800, Written: now, Stopped: "the cluster id is another one"}}, off),
+			[]ledger.Page{{Provider: "azure", Period: 1800, WriteTime: now, Stopped: "the cluster id is another one"}}, off),
 	} {
 		golden(t, "orphans-"+name, func(w *strings.Builder) error { return o.Text(w, printer.Style{}) })
 	}
@@ -171,7 +171,7 @@ func TestJSON(t *testing.T) {
 		if err := encoder.Encode(tree); err != nil {
 			return err
 		}
-		return encoder.Encode(OrphansOf(now, "", []ledger.Page{{Provider: "sim", Period: 1800, Written: now}},
+		return encoder.Encode(OrphansOf(now, "", []ledger.Page{{Provider: "sim", Period: 1800, WriteTime: now}},
 			map[string]why.Process{"sim": running("machinist-provider-sim")}))
 	})
 }

@@ -30,8 +30,8 @@ type Versions struct {
 	Processes []Process `json:"processes"`
 	// Warnings say which versions do not work together, and what to do.
 	Warnings []string `json:"warnings,omitempty"`
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string `json:"unread,omitempty"`
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 // Client holds the versions of the machinist command that the user runs.
@@ -48,11 +48,11 @@ type Kind struct {
 	Name string `json:"name"`
 	// Release is the release that installed the CustomResourceDefinition, according to its label. It may be empty.
 	Release string `json:"release,omitempty"`
-	// Served lists the API versions that clients may use. Storage is the API version in which the API server stores
+	// ServedVersions lists the API versions that clients may use. Storage is the API version in which the API server stores
 	// objects now. Stored lists the API versions in which existing objects may still be stored.
-	Served  []string `json:"served"`
-	Storage string   `json:"storage"`
-	Stored  []string `json:"stored"`
+	ServedVersions []string `json:"served"`
+	Storage        string   `json:"storage"`
+	Stored         []string `json:"stored"`
 }
 
 // KindOf extracts the versions from a CustomResourceDefinition.
@@ -60,7 +60,7 @@ func KindOf(crd *apiextensionsv1.CustomResourceDefinition) Kind {
 	k := Kind{Name: crd.Spec.Names.Kind, Release: crd.Labels[LabelVersion], Stored: crd.Status.StoredVersions}
 	for _, v := range crd.Spec.Versions {
 		if v.Served {
-			k.Served = append(k.Served, v.Name)
+			k.ServedVersions = append(k.ServedVersions, v.Name)
 		}
 		if v.Storage {
 			k.Storage = v.Name

@@ -62,7 +62,7 @@ func lease(name, holder, version string) coordinationv1.Lease {
 func kinds(release string, names ...string) []Kind {
 	var all []Kind
 	for _, name := range names {
-		all = append(all, Kind{Name: name, Release: release, Served: []string{"v1beta1"}, Storage: "v1beta1",
+		all = append(all, Kind{Name: name, Release: release, ServedVersions: []string{"v1beta1"}, Storage: "v1beta1",
 			Stored: []string{"v1beta1"}})
 	}
 	return all
@@ -87,19 +87,19 @@ func healthy() Versions {
 func TestText(t *testing.T) {
 	skewed := healthy()
 	skewed.Kinds[0].Release = "v1.2.0"
-	skewed.Kinds[1].Served, skewed.Kinds[1].Stored = []string{"v1"}, []string{"v1beta1", "v1"}
+	skewed.Kinds[1].ServedVersions, skewed.Kinds[1].Stored = []string{"v1"}, []string{"v1beta1", "v1"}
 	skewed.Kinds = skewed.Kinds[:4]
 	skewed.Processes = append(skewed.Processes, ProcessesOf([]corev1.Pod{
 		pod("machinist-manager-c", "machinist-manager", registry+"machinist-manager:v1.3.0", true),
 		pod("machinist-provider-sim-b", "machinist-provider-sim", registry+"machinist-provider-sim:v1.4.0", true),
 	}, nil)...)
-	skewed.Unread = []string{"You may not read Leases in kube-system, so the leaders there are not known."}
+	skewed.ReadErrors = []string{"You may not read Leases in kube-system, so the leaders there are not known."}
 	for name, test := range map[string]struct {
 		versions Versions
 		style    printer.Style
 	}{
-		"healthy": {healthy(), printer.Style{Plain: true}},
-		"wide":    {healthy(), printer.Style{Plain: true, Wide: true}},
+		"healthy": {healthy(), printer.Style{ASCII: true}},
+		"wide":    {healthy(), printer.Style{ASCII: true, AllColumns: true}},
 		"skewed":  {skewed, printer.Style{Colour: true}},
 		"client":  {Versions{Client: client("development")}, printer.Style{}},
 	} {
@@ -181,7 +181,7 @@ func TestKindOf(t *testing.T) {
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1alpha1"},
 		{Name: "v1beta1", Served: true}, {Name: "v1", Served: true, Storage: true}}
 	got := KindOf(crd)
-	if got.Release != "1.2.3" || got.Storage != "v1" || !slices.Equal(got.Served, []string{"v1beta1", "v1"}) ||
+	if got.Release != "1.2.3" || got.Storage != "v1" || !slices.Equal(got.ServedVersions, []string{"v1beta1", "v1"}) ||
 		!slices.Equal(got.Stored, []string{"v1beta1", "v1"}) {
 		t.Errorf("got %+v", got)
 	}

@@ -34,14 +34,14 @@ func (v *Versions) checkKinds() {
 		}
 	}
 	for _, k := range v.Kinds {
-		if !slices.Contains(k.Served, api) {
+		if !slices.Contains(k.ServedVersions, api) {
 			unserved = append(unserved, k.Name)
 		}
 		if k.Release != "" {
 			releases[k.Release] = append(releases[k.Release], k.Name)
 		}
 		for _, stored := range k.Stored {
-			if !slices.Contains(k.Served, stored) {
+			if !slices.Contains(k.ServedVersions, stored) {
 				v.warn("Objects of kind %s may still be stored as %s, which is no longer served. Update all of them before the next upgrade of the CustomResourceDefinitions.",
 					k.Name, stored)
 			}
@@ -69,23 +69,23 @@ func (v *Versions) checkKinds() {
 func (v *Versions) checkProcesses() {
 	oldestKind := ""
 	for _, k := range v.Kinds {
-		if k.Release != "" && (oldestKind == "" || newer(oldestKind, k.Release)) {
+		if k.Release != "" && (oldestKind == "" || isNewer(oldestKind, k.Release)) {
 			oldestKind = k.Release
 		}
 	}
 	oldestManager := ""
 	for _, p := range v.Processes {
-		if p.Program == manager && p.Version != "" && (oldestManager == "" || newer(oldestManager, p.Version)) {
+		if p.Program == manager && p.Version != "" && (oldestManager == "" || isNewer(oldestManager, p.Version)) {
 			oldestManager = p.Version
 		}
 	}
 	newest := Process{}
 	for _, p := range v.Processes {
-		if p.Version != "" && (newest.Version == "" || newer(p.Version, newest.Version)) {
+		if p.Version != "" && (newest.Version == "" || isNewer(p.Version, newest.Version)) {
 			newest = p
 		}
 	}
-	if oldestKind != "" && newer(newest.Version, oldestKind) {
+	if oldestKind != "" && isNewer(newest.Version, oldestKind) {
 		v.warn("%s has the version %s, but CustomResourceDefinitions have %s. Apply the CustomResourceDefinitions of %s. They must be upgraded before the processes.",
 			newest.Program, newest.Version, oldestKind, newest.Version)
 	}
@@ -93,7 +93,7 @@ func (v *Versions) checkProcesses() {
 		if p.Version == "" {
 			continue
 		}
-		if oldestManager != "" && p.Program != manager && newer(p.Version, oldestManager) {
+		if oldestManager != "" && p.Program != manager && isNewer(p.Version, oldestManager) {
 			v.warn("%s has the version %s, but the manager has the version %s. Upgrade the manager. It must be upgraded before the providers.",
 				p.Program, p.Version, oldestManager)
 		}
@@ -103,7 +103,7 @@ func (v *Versions) checkProcesses() {
 			}
 		}
 	}
-	if oldestManager != "" && newer(oldestManager, v.Client.Version) {
+	if oldestManager != "" && isNewer(oldestManager, v.Client.Version) {
 		v.warn("This command has the version %s, but the manager has the version %s. Upgrade this command, because an older command does not show new features.",
 			v.Client.Version, oldestManager)
 	}
@@ -113,8 +113,8 @@ func (v *Versions) warn(format string, args ...any) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf(format, args...))
 }
 
-// newer reports whether version a is newer than b. Versions of development builds are never newer.
-func newer(a, b string) bool {
+// isNewer reports whether version a is newer than b. Versions of development builds are never newer.
+func isNewer(a, b string) bool {
 	parsedA, errA := version.ParseSemantic(a)
 	parsedB, errB := version.ParseSemantic(b)
 	return errA == nil && errB == nil && parsedB.LessThan(parsedA)

@@ -16,7 +16,7 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 	if len(v.Kinds) > 0 {
 		rows := make([][]string, len(v.Kinds))
 		for i, k := range v.Kinds {
-			rows[i] = []string{printer.Clean(k.Name), orDash(k.Release), strings.Join(k.Served, ","),
+			rows[i] = []string{printer.Sanitize(k.Name), orDash(k.Release), strings.Join(k.ServedVersions, ","),
 				strings.Join(k.Stored, ",")}
 		}
 		out.WriteString("\n")
@@ -24,7 +24,7 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 	}
 	if len(v.Processes) > 0 {
 		head := []string{"PROCESS", "NAMESPACE", "VERSION", "READY", "LEADER"}
-		if style.Wide {
+		if style.AllColumns {
 			head = append(head, "IMAGE")
 		}
 		rows := make([][]string, len(v.Processes))
@@ -36,9 +36,9 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 					ready = style.Warn(ready)
 				}
 			}
-			rows[i] = []string{printer.Clean(p.Program), p.Namespace, orDash(p.Version), ready, orDash(p.Leader)}
-			if style.Wide {
-				rows[i] = append(rows[i], printer.Clean(p.Image))
+			rows[i] = []string{printer.Sanitize(p.Program), p.Namespace, orDash(p.Version), ready, orDash(p.Leader)}
+			if style.AllColumns {
+				rows[i] = append(rows[i], printer.Sanitize(p.Image))
 			}
 		}
 		out.WriteString("\n")
@@ -48,14 +48,14 @@ func (v Versions) Text(w io.Writer, style printer.Style) error {
 		out.WriteString("\n")
 	}
 	for _, warning := range v.Warnings {
-		fmt.Fprintf(out, "%s %s\n", style.Warn("Warning:"), printer.Clean(warning))
+		fmt.Fprintf(out, "%s %s\n", style.Warn("Warning:"), printer.Sanitize(warning))
 	}
-	for _, u := range v.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
+	for _, u := range v.ReadErrors {
+		fmt.Fprintf(out, "%s\n", style.Dim(printer.Sanitize(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
 // orDash removes control characters. An empty text becomes a dash.
-func orDash(text string) string { return cmp.Or(printer.Clean(text), "-") }
+func orDash(text string) string { return cmp.Or(printer.Sanitize(text), "-") }

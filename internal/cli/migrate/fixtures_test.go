@@ -100,7 +100,7 @@ func pages(t testing.TB) Pages {
 }
 
 func running() *why.Process {
-	return &why.Process{Name: "machinist-migrator-azure", Known: true, Running: true}
+	return &why.Process{Name: "machinist-migrator-azure", IsKnown: true, IsRunning: true}
 }
 
 func golden(t *testing.T, name string, write func(*strings.Builder) error) {

@@ -29,8 +29,8 @@ type Plan struct {
 	// ConfigMaps could not be read, Unread explains why.
 	Pages  Pages
 	Unread string
-	// All selects the long text output, which lists every affected object and field. Otherwise the output has examples.
-	All bool
+	// ListsAll selects the long text output, which lists every affected object and field. Otherwise the output has examples.
+	ListsAll bool
 	// Beginning is true if the command starts the migration after it has shown the plan.
 	Beginning bool
 }
@@ -82,9 +82,9 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 	return p
 }
 
-// Planned reports whether the status has a plan for the current specification. After the stage Plan it returns true,
+// HasPlan reports whether the status has a plan for the current specification. After the stage Plan it returns true,
 // because the user has agreed to the plan.
-func Planned(m *v1beta1.Migration) bool {
+func HasPlan(m *v1beta1.Migration) bool {
 	if m.Spec.Stage != v1beta1.MigrationPlan {
 		return true
 	}

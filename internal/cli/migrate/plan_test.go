@@ -23,7 +23,7 @@ func TestPlanText(t *testing.T) {
 		m.Spec.Accept = []string{"NoUserData", "UnknownField"}
 	})
 	all, beginning := PlanOf(blocked, pages(t)), PlanOf(accepted, pages(t))
-	all.All, beginning.Beginning = true, true
+	all.ListsAll, beginning.Beginning = true, true
 	unread := PlanOf(open, Pages{})
 	unread.Unread = "You may not list ConfigMaps in namespace prod, so the objects and fields are not shown."
 	for name, test := range map[string]struct {
@@ -139,7 +139,7 @@ func TestPlanned(t *testing.T) {
 		}, false},
 		"begun": {func(m *v1beta1.Migration) { m.Spec.Stage, m.Generation = v1beta1.MigrationAdopt, 2 }, true},
 	} {
-		if got := Planned(fleet(test.change)); got != test.want {
+		if got := HasPlan(fleet(test.change)); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

@@ -25,16 +25,16 @@ func (p Plan) Text(w io.Writer, s printer.Style) error {
 	writeNames(out, "Deployments:", p.Deployments)
 	writeNames(out, "Sets:", p.Sets)
 	if hash := p.Migration.Status.PlanHash; hash != "" {
-		fmt.Fprintf(out, "  %-13s %s\n", "Plan:", printer.Clean(hash))
+		fmt.Fprintf(out, "  %-13s %s\n", "Plan:", printer.Sanitize(hash))
 	}
 	p.writeFindings(out, blocker, "BLOCKERS: fix all of them before the migration can start", s)
 	p.writeFindings(out, loss, "LOSSES: what is not migrated; accept all of them before the migration can start", s)
 	p.writeFindings(out, note, "NOTES", s)
 	if p.hidden() {
-		fmt.Fprintf(out, "\n%s\n", s.Faint("To see every object and field, use --all."))
+		fmt.Fprintf(out, "\n%s\n", s.Dim("To see every object and field, use --all."))
 	}
 	if p.Unread != "" {
-		fmt.Fprintf(out, "\n%s\n", s.Faint(printer.Clean(p.Unread)))
+		fmt.Fprintf(out, "\n%s\n", s.Dim(printer.Sanitize(p.Unread)))
 	}
 	p.writeNext(out)
 	_, err := io.WriteString(w, out.String())
@@ -42,8 +42,8 @@ func (p Plan) Text(w io.Writer, s printer.Style) error {
 }
 
 func writeHeading(out *strings.Builder, m *v1beta1.Migration, s printer.Style) {
-	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n", s.Strong("migration/"+m.Name)+" -n "+m.Namespace,
-		printer.Clean(m.Spec.Source), printer.Clean(m.SourceNamespaceOrDefault()), printer.Clean(m.Spec.Provider))
+	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n", s.Bold("migration/"+m.Name)+" -n "+m.Namespace,
+		printer.Sanitize(m.Spec.Source), printer.Sanitize(m.SourceNamespaceOrDefault()), printer.Sanitize(m.Spec.Provider))
 }
 
 func writeNames(out *strings.Builder, label string, all []string) {
@@ -55,7 +55,7 @@ func writeNames(out *strings.Builder, label string, all []string) {
 	if more := len(all) - limit; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	fmt.Fprintf(out, "  %-13s %s\n", label, printer.Clean(text))
+	fmt.Fprintf(out, "  %-13s %s\n", label, printer.Sanitize(text))
 }
 
 func (p Plan) writeFindings(out *strings.Builder, level, title string, s printer.Style) {
@@ -65,13 +65,13 @@ func (p Plan) writeFindings(out *strings.Builder, level, title string, s printer
 			continue
 		}
 		if !titled {
-			fmt.Fprintf(out, "\n%s\n", s.Strong(title))
+			fmt.Fprintf(out, "\n%s\n", s.Bold(title))
 			titled = true
 		}
-		code := printer.Clean(f.Code)
+		code := printer.Sanitize(f.Code)
 		switch {
 		case level == blocker:
-			code = s.Bad(code)
+			code = s.Red(code)
 		case level == loss && !f.Accepted:
 			code = s.Warn(code)
 		}
@@ -80,18 +80,18 @@ func (p Plan) writeFindings(out *strings.Builder, level, title string, s printer
 			state = "   accepted"
 		}
 		fmt.Fprintf(out, "  %s   in %s%s\n", code, wording.Count(f.Count, "place"), state)
-		if p.All && len(f.Details) > 0 {
+		if p.ListsAll && len(f.Details) > 0 {
 			for _, d := range f.Details {
-				fmt.Fprintf(out, "    %s\n", printer.Clean(d))
+				fmt.Fprintf(out, "    %s\n", printer.Sanitize(d))
 			}
 			continue
 		}
-		fmt.Fprintf(out, "    %s\n", printer.Clean(f.Message))
+		fmt.Fprintf(out, "    %s\n", printer.Sanitize(f.Message))
 	}
 }
 
 func (p Plan) hidden() bool {
-	return !p.All && slices.ContainsFunc(p.Findings, func(f Finding) bool { return len(f.Details) > 1 })
+	return !p.ListsAll && slices.ContainsFunc(p.Findings, func(f Finding) bool { return len(f.Details) > 1 })
 }
 
 // writeNext writes the command that the user can run next. If the migration is blocked, writeNext writes no command,

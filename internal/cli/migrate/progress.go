@@ -36,12 +36,12 @@ func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 	return m.Status.Phase
 }
 
-// Observed reports whether a migrator has processed the current specification.
-func Observed(m *v1beta1.Migration) bool { return m.Status.ObservedGeneration >= m.Generation }
+// IsObserved reports whether a migrator has processed the current specification.
+func IsObserved(m *v1beta1.Migration) bool { return m.Status.ObservedGeneration >= m.Generation }
 
 // Line describes the progress of a migration in one line of text.
 func Line(m *v1beta1.Migration) string {
-	if !Observed(m) {
+	if !IsObserved(m) {
 		return fmt.Sprintf("Waiting for the migrator of provider %s to process migration %q", m.Spec.Provider, m.Name)
 	}
 	phase := phaseOf(m)
@@ -85,15 +85,15 @@ func waitMessage(m *v1beta1.Migration) string {
 		return ""
 	}
 	if kind == v1beta1.ConditionFenced {
-		return ". Waiting for the fence: " + printer.Clean(c.Message)
+		return ". Waiting for the fence: " + printer.Sanitize(c.Message)
 	}
-	return ". Now: " + printer.Clean(c.Message)
+	return ". Now: " + printer.Sanitize(c.Message)
 }
 
 // Picture draws the progress of a migration on a terminal with the given number of columns. It returns the lines.
 func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 	const bar = 20
-	lines := []string{printer.Fit(fmt.Sprintf("migration/%s  %s", m.Name, phaseOf(m)), columns)}
+	lines := []string{printer.Shorten(fmt.Sprintf("migration/%s  %s", m.Name, phaseOf(m)), columns)}
 	done, total := int32(0), m.Status.Machines.Total
 	switch phaseOf(m) {
 	case v1beta1.MigrationCopying:
@@ -107,15 +107,15 @@ func Picture(m *v1beta1.Migration, s printer.Style, columns int) []string {
 		total = 0
 	}
 	if total > 0 && columns > bar+10 {
-		lines = append(lines, printer.Bar(s, done, total, bar)+printer.Fit(" "+numbers(m), columns-bar))
+		lines = append(lines, printer.Bar(s, done, total, bar)+printer.Shorten(" "+numbers(m), columns-bar))
 	}
-	return append(lines, printer.Fit(Line(m), columns))
+	return append(lines, printer.Shorten(Line(m), columns))
 }
 
-// Troubles returns the problems of a started migration. The result is nil if the status does not describe the current
+// Problems returns the problems of a started migration. The result is nil if the status does not describe the current
 // specification yet.
-func Troubles(m *v1beta1.Migration) []string {
-	if !Observed(m) || m.Status.Phase.Ended() {
+func Problems(m *v1beta1.Migration) []string {
+	if !IsObserved(m) || m.Status.Phase.HasEnded() {
 		return nil
 	}
 	is := func(kind string, status metav1.ConditionStatus) *metav1.Condition {
@@ -127,7 +127,7 @@ func Troubles(m *v1beta1.Migration) []string {
 	}
 	var troubles []string
 	add := func(text string) {
-		if text = printer.Clean(text); text != "" && !slices.Contains(troubles, text) {
+		if text = printer.Sanitize(text); text != "" && !slices.Contains(troubles, text) {
 			troubles = append(troubles, text)
 		}
 	}
@@ -146,7 +146,7 @@ func Troubles(m *v1beta1.Migration) []string {
 // blocking returns the condition that explains why the migration cannot reach its stage, or nil.
 func blocking(m *v1beta1.Migration) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned)
-	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != v1beta1.ReasonBlocked || !Observed(m) ||
+	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != v1beta1.ReasonBlocked || !IsObserved(m) ||
 		m.Spec.Stage != v1beta1.MigrationAdopt && m.Spec.Stage != v1beta1.MigrationCommit {
 		return nil
 	}

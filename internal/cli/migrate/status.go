@@ -39,26 +39,26 @@ type Status struct {
 	// Blockers and Losses are the codes that prevent the start. Accepted losses are not included.
 	Blockers []string `json:"blockers,omitempty"`
 	Losses   []string `json:"losses,omitempty"`
-	// Stopped lists the workloads that the migration scaled to 0.
-	Stopped    []v1beta1.StoppedWorkload `json:"stopped,omitempty"`
-	Conditions []metav1.Condition        `json:"conditions,omitempty"`
-	Troubles   []string                  `json:"troubles,omitempty"`
+	// StoppedWorkloads lists the workloads that the migration scaled to 0.
+	StoppedWorkloads []v1beta1.StoppedWorkload `json:"stopped,omitempty"`
+	Conditions       []metav1.Condition        `json:"conditions,omitempty"`
+	Troubles         []string                  `json:"troubles,omitempty"`
 	// Migrator describes the process that performs the migration. Migrator is nil after the end of the migration, or if
 	// the Leases were not read.
 	Migrator *why.Process `json:"migrator,omitempty"`
-	// Next describes how the migration continues, in one or two sentences. Commands lists the commands that continue or
+	// NextStep describes how the migration continues, in one or two sentences. Commands lists the commands that continue or
 	// abort the migration.
-	Next     string    `json:"next"`
+	NextStep string    `json:"next"`
 	Commands []Command `json:"commands,omitempty"`
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string `json:"unread,omitempty"`
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 // Command is a command that the user can run for a migration.
 type Command struct {
 	Command string `json:"command"`
-	// Does holds a description of the command's effect.
-	Does string `json:"does"`
+	// Effect holds a description of the command's effect.
+	Effect string `json:"does"`
 }
 
 // List holds the statuses of all migrations in a namespace or cluster.
@@ -76,9 +76,9 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 	s := Status{
 		Kind: "MigrationStatus", Now: now.UTC(), Namespace: m.Namespace, Name: m.Name,
 		Source: m.Spec.Source, SourceNamespace: m.SourceNamespaceOrDefault(), Provider: m.Spec.Provider,
-		Stage: cmp.Or(m.Spec.Stage, v1beta1.MigrationPlan), Phase: m.Status.Phase, Observed: Observed(m),
+		Stage: cmp.Or(m.Spec.Stage, v1beta1.MigrationPlan), Phase: m.Status.Phase, Observed: IsObserved(m),
 		Created: m.CreationTimestamp.UTC(), PlanHash: m.Status.PlanHash, Machines: m.Status.Machines,
-		Stopped: m.Status.Fence.Workloads, Conditions: m.Status.Conditions, Troubles: Troubles(m), Migrator: migrator,
+		StoppedWorkloads: m.Status.Fence.Workloads, Conditions: m.Status.Conditions, Troubles: Problems(m), Migrator: migrator,
 	}
 	if m.DeletionTimestamp != nil {
 		deleted := m.DeletionTimestamp.UTC()
@@ -87,7 +87,7 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 	if phaseOf(m) == v1beta1.MigrationPlanning {
 		s.Blockers, s.Losses = plan.Blockers(), plan.Open()
 	}
-	s.Next, s.Commands = next(m, plan)
+	s.NextStep, s.Commands = next(m, plan)
 	return s
 }
 
@@ -96,7 +96,7 @@ func ListOf(namespace string, items []Status) List {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b Status) int {
 		ended := func(s Status) int {
-			if s.Phase.Ended() {
+			if s.Phase.HasEnded() {
 				return 1
 			}
 			return 0
@@ -108,7 +108,7 @@ func ListOf(namespace string, items []Status) List {
 
 func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	run := func(verb, flags, does string) Command {
-		return Command{Command: strings.TrimSpace("machinist migrate " + verb + " " + Reference(m) + flags), Does: does}
+		return Command{Command: strings.TrimSpace("machinist migrate " + verb + " " + Reference(m) + flags), Effect: does}
 	}
 	abort := run("abort", "", "returns the fleet to the old system")
 	phase := phaseOf(m)
@@ -141,7 +141,7 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	case m.Spec.Stage == v1beta1.MigrationAdopt:
 		return "The migration continues automatically until all instances are adopted, and then waits for you.",
 			[]Command{abort}
-	case !Planned(m):
+	case !HasPlan(m):
 		return "The migrator reads the old system. Nothing is changed.", nil
 	case len(plan.Blockers()) > 0:
 		return "The migration waits until you fix the Blockers.", []Command{run("plan", "", "shows the Blockers")}
@@ -154,21 +154,21 @@ func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 		run("run", accept, does)}
 }
 
-// absent returns a warning if the migrator of an unfinished migration is not running, or "".
-func (s Status) absent() string {
-	if s.Migrator == nil || s.Phase.Ended() {
+// absenceWarning returns a warning if the migrator of an unfinished migration is not running, or "".
+func (s Status) absenceWarning() string {
+	if s.Migrator == nil || s.Phase.HasEnded() {
 		return ""
 	}
-	return Absent(*s.Migrator)
+	return AbsenceWarning(*s.Migrator)
 }
 
-// Absent returns a warning with advice if the migrator is not running, or "".
-func Absent(p why.Process) string {
+// AbsenceWarning returns a warning with advice if the migrator is not running, or "".
+func AbsenceWarning(p why.Process) string {
 	const do = "Install the migrator with the value migrator.enabled=true of the chart machinist-provider."
 	switch {
-	case p.Known && !p.Running:
+	case p.IsKnown && !p.IsRunning:
 		return fmt.Sprintf("The process %s is not running, so the migration does not continue. Start the process, or find out why it exits.", p.Name)
-	case !p.Known && len(p.Searched) > 0:
+	case !p.IsKnown && len(p.Searched) > 0:
 		return fmt.Sprintf("The process %s was not found: it has no Lease in %s. %s", p.Name,
 			strings.Join(p.Searched, ", "), do)
 	}

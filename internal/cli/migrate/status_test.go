@@ -78,7 +78,7 @@ func TestStatusText(t *testing.T) {
 		})
 	}
 	absent := &why.Process{Name: "machinist-migrator-azure", Searched: []string{"machinist-system", "prod"}}
-	stopped := &why.Process{Name: "machinist-migrator-azure", Known: true}
+	stopped := &why.Process{Name: "machinist-migrator-azure", IsKnown: true}
 	for name, process := range map[string]*why.Process{"absent": absent, "stopped": stopped} {
 		golden(t, "status-migrator-"+name, func(w *strings.Builder) error {
 			return StatusOf(scenes()["unobserved"], now, process).Text(w, printer.Style{})
@@ -113,10 +113,10 @@ func TestProgress(t *testing.T) {
 			"fence-broken", "adopted", "will-commit", "committing", "removing", "cleaning", "completed", "aborting", "aborted"} {
 			m := scenes()[name]
 			fmt.Fprintf(w, "%s\n  %s\n", name, Line(m))
-			for _, trouble := range Troubles(m) {
+			for _, trouble := range Problems(m) {
 				fmt.Fprintf(w, "  trouble: %s\n", trouble)
 			}
-			for _, line := range Picture(m, printer.Style{Plain: true}, 60) {
+			for _, line := range Picture(m, printer.Style{ASCII: true}, 60) {
 				fmt.Fprintf(w, "  | %s\n", line)
 			}
 		}
@@ -126,11 +126,11 @@ func TestProgress(t *testing.T) {
 
 func TestTroublesIgnoreAnEarlierSpecification(t *testing.T) {
 	m := inPhase(v1beta1.MigrationPlanning, addFindings)
-	if got := Troubles(m); len(got) != 1 {
+	if got := Problems(m); len(got) != 1 {
 		t.Errorf("got %v, want one trouble", got)
 	}
 	m.Generation++
-	if got := Troubles(m); len(got) != 0 {
+	if got := Problems(m); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -140,7 +140,7 @@ func TestExplain(t *testing.T) {
 		for _, name := range []string{"unobserved", "losses", "another-plan", "fencing", "stuck", "adopted", "completed",
 			"aborting"} {
 			process := running()
-			process.Running = name != "unobserved"
+			process.IsRunning = name != "unobserved"
 			s := StatusOf(scenes()[name], now, process)
 			view := why.View{Now: now, Object: "migration/old-fleet", Namespace: "prod", State: string(s.Phase),
 				Findings: Explain(scenes()[name], s)}

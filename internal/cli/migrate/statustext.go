@@ -16,8 +16,8 @@ import (
 // Text writes the status as text.
 func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
-	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n\n", style.Strong("migration/"+s.Name)+" -n "+s.Namespace,
-		printer.Clean(s.Source), printer.Clean(s.SourceNamespace), printer.Clean(s.Provider))
+	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n\n", style.Bold("migration/"+s.Name)+" -n "+s.Namespace,
+		printer.Sanitize(s.Source), printer.Sanitize(s.SourceNamespace), printer.Sanitize(s.Provider))
 	_ = printer.Table(out, head, [][]string{s.row(style)})
 	phase := cmp.Or(s.Phase, v1beta1.MigrationPlanning)
 	fmt.Fprintf(out, "\n%s: %s.\n", phase, phases[phase])
@@ -29,22 +29,22 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	}
 	s.writeConditions(out, style)
 	if len(s.Troubles) > 0 {
-		fmt.Fprintf(out, "\n%s\n", style.Strong("TROUBLES"))
+		fmt.Fprintf(out, "\n%s\n", style.Bold("TROUBLES"))
 		for _, t := range s.Troubles {
-			fmt.Fprintf(out, "  %s\n", style.Bad(t))
+			fmt.Fprintf(out, "  %s\n", style.Red(t))
 		}
 	}
-	if len(s.Stopped) > 0 && !s.Phase.Ended() {
-		fmt.Fprintf(out, "\n%s\n", style.Strong("STOPPED"))
-		for _, o := range s.Stopped {
-			fmt.Fprintf(out, "  %s %s/%s, which had %s\n", strings.ToLower(o.Kind), printer.Clean(o.Namespace),
-				printer.Clean(o.Name), wording.Count(o.Replicas, "replica"))
+	if len(s.StoppedWorkloads) > 0 && !s.Phase.HasEnded() {
+		fmt.Fprintf(out, "\n%s\n", style.Bold("STOPPED"))
+		for _, o := range s.StoppedWorkloads {
+			fmt.Fprintf(out, "  %s %s/%s, which had %s\n", strings.ToLower(o.Kind), printer.Sanitize(o.Namespace),
+				printer.Sanitize(o.Name), wording.Count(o.Replicas, "replica"))
 		}
 	}
-	fmt.Fprintf(out, "\n%s %s\n", style.Strong("Next:"), s.Next)
+	fmt.Fprintf(out, "\n%s %s\n", style.Bold("Next:"), s.NextStep)
 	s.writeCommands(out)
-	for _, text := range append([]string{s.absent()}, s.Unread...) {
-		if text = printer.Clean(text); text != "" {
+	for _, text := range append([]string{s.absenceWarning()}, s.ReadErrors...) {
+		if text = printer.Sanitize(text); text != "" {
 			fmt.Fprintf(out, "\n%s\n", style.Warn(text))
 		}
 	}
@@ -58,9 +58,9 @@ func (s Status) row(style printer.Style) []string {
 	phase := orDash(string(s.Phase))
 	switch {
 	case len(s.Troubles) > 0:
-		phase = style.Bad(phase)
+		phase = style.Red(phase)
 	case s.Phase == v1beta1.MigrationCompleted:
-		phase = style.Good(phase)
+		phase = style.Green(phase)
 	}
 	count := func(n int32) string {
 		if s.Phase == "" {
@@ -73,7 +73,7 @@ func (s Status) row(style printer.Style) []string {
 }
 
 // orDash removes control characters. An empty text becomes a dash.
-func orDash(text string) string { return cmp.Or(printer.Clean(text), "-") }
+func orDash(text string) string { return cmp.Or(printer.Sanitize(text), "-") }
 
 // writeConditions writes the table of conditions in the order in which they normally become True.
 func (s Status) writeConditions(out *strings.Builder, style printer.Style) {
@@ -86,10 +86,10 @@ func (s Status) writeConditions(out *strings.Builder, style printer.Style) {
 		}
 		status := string(c.Status)
 		if kind == v1beta1.ConditionStuck && c.Status == metav1.ConditionTrue {
-			status = style.Bad(status)
+			status = style.Red(status)
 		}
-		rows = append(rows, []string{kind, status, printer.Clean(c.Reason), printer.Age(s.Now, c.LastTransitionTime.Time),
-			printer.Clean(c.Message)})
+		rows = append(rows, []string{kind, status, printer.Sanitize(c.Reason), printer.Age(s.Now, c.LastTransitionTime.Time),
+			printer.Sanitize(c.Message)})
 	}
 	if len(rows) > 0 {
 		out.WriteString("\n")
@@ -100,10 +100,10 @@ func (s Status) writeConditions(out *strings.Builder, style printer.Style) {
 func (s Status) writeCommands(out *strings.Builder) {
 	width := 0
 	for _, c := range s.Commands {
-		width = max(width, printer.Visible(c.Command))
+		width = max(width, printer.Width(c.Command))
 	}
 	for _, c := range s.Commands {
-		fmt.Fprintf(out, "  %-*s   # %s\n", width, c.Command, c.Does)
+		fmt.Fprintf(out, "  %-*s   # %s\n", width, c.Command, c.Effect)
 	}
 }
 
@@ -123,7 +123,7 @@ func (l List) Text(w io.Writer, style printer.Style) error {
 		}
 		var rows [][]string
 		for _, s := range l.Items {
-			row := append([]string{s.Name, printer.Clean(s.Source)}, s.row(style)...)
+			row := append([]string{s.Name, printer.Sanitize(s.Source)}, s.row(style)...)
 			if l.Namespace == "" {
 				row = append([]string{s.Namespace}, row...)
 			}
@@ -133,7 +133,7 @@ func (l List) Text(w io.Writer, style printer.Style) error {
 	}
 	for _, s := range l.Items {
 		for _, t := range s.Troubles {
-			fmt.Fprintf(out, "\n%s: %s\n", s.Name, style.Bad(t))
+			fmt.Fprintf(out, "\n%s: %s\n", s.Name, style.Red(t))
 		}
 	}
 	_, err := io.WriteString(w, out.String())

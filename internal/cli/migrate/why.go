@@ -14,13 +14,13 @@ import (
 func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 	about := "migration/" + m.Name
 	var findings []why.Finding
-	if text := s.absent(); text != "" {
-		findings = append(findings, why.Finding{About: about, Reason: why.NoProcess, What: text})
+	if text := s.absenceWarning(); text != "" {
+		findings = append(findings, why.Finding{Object: about, Reason: why.NoProcess, Description: text})
 	}
 	if !s.Observed {
-		findings = append(findings, why.Finding{About: about, Reason: why.Unobserved,
-			What: "The migrator has not processed the last change of the Migration yet.",
-			Ends: "If the migrator of the provider runs, it processes the change within seconds."})
+		findings = append(findings, why.Finding{Object: about, Reason: why.ReasonUnobserved,
+			Description: "The migrator has not processed the last change of the Migration yet.",
+			NextStep:    "If the migrator of the provider runs, it processes the change within seconds."})
 	}
 	report := func(kind string, when func(*metav1.Condition) bool, message string) {
 		c := s.condition(kind)
@@ -31,12 +31,12 @@ func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 		if message == "" {
 			message = c.Message
 		}
-		findings = append(findings, why.Finding{About: about, Condition: kind, Reason: c.Reason, What: meaning.Explanation,
-			Message: message, Since: since(c), Ends: meaning.Ends, Do: strings.ReplaceAll(meaning.Do, "`", "")})
+		findings = append(findings, why.Finding{Object: about, Condition: kind, Reason: c.Reason, Description: meaning.Explanation,
+			Message: message, StartTime: since(c), NextStep: meaning.NextStep, Instructions: strings.ReplaceAll(meaning.Instructions, "`", "")})
 	}
 	notTrue := func(c *metav1.Condition) bool { return c.Status != metav1.ConditionTrue }
 	phase := phaseOf(m)
-	if !phase.Ended() {
+	if !phase.HasEnded() {
 		report(v1beta1.ConditionStuck, func(c *metav1.Condition) bool { return c.Status == metav1.ConditionTrue },
 			strings.Join(m.Status.Troubles, "; "))
 		if phase == v1beta1.MigrationPlanning || phase == v1beta1.MigrationSettling {
@@ -46,13 +46,13 @@ func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 			report(v1beta1.ConditionFenced, notTrue, "")
 		}
 	}
-	last := why.Finding{About: about, Reason: string(phase), Ends: s.Next,
-		What: string(phase) + ": " + phases[phase] + "."}
+	last := why.Finding{Object: about, Reason: string(phase), NextStep: s.NextStep,
+		Description: string(phase) + ": " + phases[phase] + "."}
 	if n := numbers(m); n != "" {
 		last.Message = n + "."
 	}
 	if len(s.Commands) > 0 {
-		last.Do = s.Commands[0].Command
+		last.Instructions = s.Commands[0].Command
 	}
 	return append(findings, last)
 }

@@ -13,7 +13,7 @@ import (
 func (p *Plan) addInputNotes(f Fleet) {
 	count := func(now string, with func(*v1beta1.InstanceStatus) string) (differing int) {
 		for _, m := range f.Machines {
-			if in := m.Status.Instance; now != "" && machinestate.Live(m) && in != nil && with(in) != "" && with(in) != now {
+			if in := m.Status.Instance; now != "" && machinestate.IsLive(m) && in != nil && with(in) != "" && with(in) != now {
 				differing++
 			}
 		}
@@ -22,12 +22,12 @@ func (p *Plan) addInputNotes(f Fleet) {
 	rolls := slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Effect == EffectRolls })
 	if n := count(f.UserDataHash, func(in *v1beta1.InstanceStatus) string { return in.UserDataHash }); n > 0 && !rolls {
 		p.Notes = append(p.Notes, fmt.Sprintf("Machines that were created from other user data than class %s has now: %d of %d. "+
-			"To replace these machines, run: machinist rollout restart md/%s -n %s", f.After.Spec.Template.Spec.ClassRef.Name, n,
+			"To replace these machines, run: machinist rollout restart md/%s -n %s", f.NewDeployment.Spec.Template.Spec.ClassRef.Name, n,
 			len(f.Machines), p.Name, p.Namespace))
 	}
 	if n := count(f.Account, func(in *v1beta1.InstanceStatus) string { return in.Account }); n > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("Machines in another account than %q, to which the credentials of class %s belong "+
 			"now: %d of %d. These machines cannot be deleted until the Secret has the previous credentials again.",
-			f.Account, f.After.Spec.Template.Spec.ClassRef.Name, n, len(f.Machines)))
+			f.Account, f.NewDeployment.Spec.Template.Spec.ClassRef.Name, n, len(f.Machines)))
 	}
 }

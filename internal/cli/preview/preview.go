@@ -20,10 +20,10 @@ import (
 
 // Fleet is a deployment before and after a change, with its sets and machines.
 type Fleet struct {
-	// Before holds the deployment before the change, or nil for a new deployment.
-	Before *v1beta1.MachineDeployment
-	// After holds the deployment after the change.
-	After *v1beta1.MachineDeployment
+	// OldDeployment holds the deployment before the change, or nil for a new deployment.
+	OldDeployment *v1beta1.MachineDeployment
+	// NewDeployment holds the deployment after the change.
+	NewDeployment *v1beta1.MachineDeployment
 	// Sets are the sets of the deployment, and Machines are their machines.
 	Sets     []*v1beta1.MachineSet
 	Machines []*v1beta1.Machine
@@ -31,8 +31,8 @@ type Fleet struct {
 	Disruptions *disruption.View
 	// Warnings lists what the API server and its webhooks warned about in the dry run of the change.
 	Warnings []string
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string
 	// Class says whether the class of the changed deployment exists.
 	Class ClassKnown
 	// UserDataHash is the hash of the class's current user data. Account is the cloud account to which the class's
@@ -58,13 +58,13 @@ const maxWaves = 250000
 // Make computes what would happen to the machines of the fleet.
 func Make(f Fleet) (*Plan, error) {
 	p := &Plan{
-		Kind: "RolloutPlan", Namespace: f.After.Namespace, Name: f.After.Name, New: f.Before == nil,
-		Strategy: string(f.After.Spec.Strategy.TypeOrDefault()), Replicas: f.After.ReplicasOrDefault(),
+		Kind: "RolloutPlan", Namespace: f.NewDeployment.Namespace, Name: f.NewDeployment.Name, New: f.OldDeployment == nil,
+		Strategy: string(f.NewDeployment.Spec.Strategy.TypeOrDefault()), Replicas: f.NewDeployment.ReplicasOrDefault(),
 		// A nil list would be null in JSON instead of [].
 		Changes: []Change{}, Waves: []Wave{}, Blockers: []Blocker{}, Notes: []string{},
 		Machines: Machines{Deleted: []string{}, Updated: []string{}, Unchanged: []string{}, Propagated: []string{}},
 	}
-	if f.Before != nil {
+	if f.OldDeployment != nil {
 		if err := p.compare(f); err != nil {
 			return nil, err
 		}
@@ -75,14 +75,14 @@ func Make(f Fleet) (*Plan, error) {
 			return p, nil
 		}
 	}
-	if f.Before == nil {
+	if f.OldDeployment == nil {
 		p.addWarnings(f)
 	}
 	p.addKnownBlockers(f)
-	p.Notes = append(p.Notes, f.Unread...)
+	p.Notes = append(p.Notes, f.ReadErrors...)
 	w := newSimulation(f)
-	if f.Before != nil && meta.IsStatusConditionTrue(f.Before.Status.Conditions, v1beta1.ConditionFrozen) {
-		p.addFreeze(f.Before)
+	if f.OldDeployment != nil && meta.IsStatusConditionTrue(f.OldDeployment.Status.Conditions, v1beta1.ConditionFrozen) {
+		p.addFreeze(f.OldDeployment)
 		w.endFreeze()
 	}
 	if err := p.simulate(w); err != nil {
@@ -106,7 +106,7 @@ func (p *Plan) simulate(w *simulation) error {
 			p.MaxSurge, p.MaxUnavailable = w.last.MaxSurge, w.last.MaxUnavailable
 		}
 		if wave != nil {
-			wave.Once = once
+			wave.StartCondition = once
 			p.Waves = append(p.Waves, *wave)
 		}
 		if len(p.Waves) > maxWaves {
@@ -120,7 +120,7 @@ func (p *Plan) simulate(w *simulation) error {
 		case labelled:
 			p.addFreeze(w.deployment)
 			w.endFreeze()
-		case w.deployment.Spec.Paused && (w.last.Outdated > 0 || w.last.Current < 0):
+		case w.deployment.Spec.Paused && (w.last.OutdatedMachines > 0 || w.last.CurrentIndex < 0):
 			p.addBlocker("Paused", "resumed",
 				"The deployment is paused: no machine is replaced until you resume it (machinist rollout resume).")
 			w.deployment.Spec.Paused = false
@@ -170,17 +170,17 @@ func (p *simulation) endFreeze() {
 }
 
 func (p *Plan) addKnownBlockers(f Fleet) {
-	if f.Before != nil && !f.Before.DeletionTimestamp.IsZero() {
+	if f.OldDeployment != nil && !f.OldDeployment.DeletionTimestamp.IsZero() {
 		p.addBlocker("Deleting", "", "The deployment is being deleted, so the change is not rolled out.")
 	}
-	ref := f.After.Spec.Template.Spec.ClassRef
+	ref := f.NewDeployment.Spec.Template.Spec.ClassRef
 	if ref == nil {
 		return
 	}
 	switch f.Class {
 	case ClassMissing:
 		p.addBlocker("ClassNotFound", "",
-			fmt.Sprintf("The class %s does not exist in namespace %s: its machines get no instances, and the rollout stops after three machines.", ref.Name, f.After.Namespace))
+			fmt.Sprintf("The class %s does not exist in namespace %s: its machines get no instances, and the rollout stops after three machines.", ref.Name, f.NewDeployment.Namespace))
 	case ClassGoing:
 		p.addBlocker("ClassNotFound", "", fmt.Sprintf("The class %s is being deleted.", ref.Name))
 	case ClassUnknown:
@@ -189,18 +189,18 @@ func (p *Plan) addKnownBlockers(f Fleet) {
 }
 
 func (p *Plan) compare(f Fleet) error {
-	changes, err := change.Between("spec", f.Before.Spec, f.After.Spec)
+	changes, err := change.Diff("spec", f.OldDeployment.Spec, f.NewDeployment.Spec)
 	if err != nil {
 		return err
 	}
 	for _, c := range changes {
-		effect, err := effectOf(c.Path, &f.Before.Spec, &f.After.Spec)
+		effect, err := effectOf(c.Path, &f.OldDeployment.Spec, &f.NewDeployment.Spec)
 		if err != nil {
 			return err
 		}
 		p.Changes = append(p.Changes, Change{Change: c, Effect: effect})
 	}
-	labels, err := change.Between("metadata.labels", freezeOnly(f.Before), freezeOnly(f.After))
+	labels, err := change.Diff("metadata.labels", freezeOnly(f.OldDeployment), freezeOnly(f.NewDeployment))
 	if err != nil {
 		return err
 	}
@@ -229,11 +229,11 @@ func (p *Plan) addBudgets(f Fleet) {
 		switch {
 		case slices.Contains(p.Machines.Updated, m.Name):
 			candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionInPlaceUpdate})
-		case slices.Contains(p.Machines.Deleted, m.Name) && f.After.ReplicasOrDefault() > 0:
+		case slices.Contains(p.Machines.Deleted, m.Name) && f.NewDeployment.ReplicasOrDefault() > 0:
 			candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout})
 		}
 	}
-	for _, use := range f.Disruptions.Uses(candidates) {
+	for _, use := range f.Disruptions.BudgetUses(candidates) {
 		if use.Allowed > 0 {
 			p.Notes = append(p.Notes, use.String()+".")
 			continue
@@ -256,7 +256,7 @@ func (p *Plan) addBudgets(f Fleet) {
 func (p *Plan) addResults(f Fleet, w *simulation) {
 	p.Peak, p.Least = int32(len(f.Machines)), int32(0)
 	for _, m := range f.Machines {
-		if w.available(m) {
+		if w.isAvailable(m) {
 			p.Least++
 		}
 	}
@@ -284,7 +284,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 		switch {
 		case !m.DeletionTimestamp.IsZero():
 			continue
-		case w.released[m.Name]:
+		case w.releasedMachines[m.Name]:
 			p.Machines.Unchanged = append(p.Machines.Unchanged, m.Name)
 		case !exists && oldOwner != nil:
 			p.Machines.Deleted = append(p.Machines.Deleted, m.Name)
@@ -294,7 +294,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 			blocked[m.Name] = m
 		default:
 			p.Machines.Unchanged = append(p.Machines.Unchanged, m.Name)
-			if w.propagated[m.Name] {
+			if w.propagatedMachines[m.Name] {
 				p.Machines.Propagated = append(p.Machines.Propagated, m.Name)
 			}
 		}
@@ -305,17 +305,17 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 	p.Rolls = isRollout(f, w)
 	p.addMachineBlockers(blocked)
 	p.Notes = append(p.Notes, p.notes(f)...)
-	if w.last.Waiting != "" {
-		p.addBlocker("Waiting", "", "The rollout then waits: "+w.last.Waiting+".")
+	if w.last.WaitMessage != "" {
+		p.addBlocker("Waiting", "", "The rollout then waits: "+w.last.WaitMessage+".")
 	}
 }
 
 // isRollout reports whether one revision replaces or adopts the machines of another revision.
 func isRollout(f Fleet, w *simulation) bool {
-	if w.last.Current < 0 {
+	if w.last.CurrentIndex < 0 {
 		return false
 	}
-	current := w.last.Sets[w.last.Current]
+	current := w.last.Sets[w.last.CurrentIndex]
 	return slices.ContainsFunc(f.Machines, func(m *v1beta1.Machine) bool {
 		owner := metav1.GetControllerOfNoCopy(m)
 		return m.DeletionTimestamp.IsZero() && owner != nil && owner.UID != current.UID
@@ -336,7 +336,7 @@ func names(machines []*v1beta1.Machine) []string {
 func (p *Plan) addMachineBlockers(machines map[string]*v1beta1.Machine) {
 	var paused, hooked []string
 	for name, m := range machines {
-		if machinestate.Paused(m) {
+		if machinestate.IsPaused(m) {
 			paused = append(paused, name)
 		}
 		if len(m.Spec.LifecycleHooks.PreDrain)+len(m.Spec.LifecycleHooks.PreTerminate) > 0 &&
@@ -360,8 +360,8 @@ func (p *Plan) notes(f Fleet) (notes []string) {
 	if len(p.Machines.Updated) > 0 {
 		notes = append(notes,
 			"The provider decides for each machine whether it can be changed in place. Otherwise the machine gets a new instance under the same name.")
-		if machinedeployment.SameRevision(&f.Before.Spec.Template.Spec, &f.After.Spec.Template.Spec) &&
-			f.After.Spec.RolloutAfter != nil {
+		if machinedeployment.SameRevision(&f.OldDeployment.Spec.Template.Spec, &f.NewDeployment.Spec.Template.Spec) &&
+			f.NewDeployment.Spec.RolloutAfter != nil {
 			notes = append(notes,
 				"With strategy InPlace, spec.rolloutAfter does not change any instance: the machines are only handed over to the new revision.")
 		}

@@ -37,7 +37,7 @@ func fleet(n int32) Fleet {
 			},
 		},
 	}
-	f := Fleet{After: d, Now: now.Add(-time.Hour), Class: ClassExists}
+	f := Fleet{NewDeployment: d, Now: now.Add(-time.Hour), Class: ClassExists}
 	w := newSimulation(f)
 	for {
 		wave, err := w.decide()
@@ -48,7 +48,7 @@ func fleet(n int32) Fleet {
 			break
 		}
 	}
-	f.Before, f.Sets, f.Now = d, w.sets, now
+	f.OldDeployment, f.Sets, f.Now = d, w.sets, now
 	for _, set := range w.sets {
 		for _, m := range w.machines[set.UID] {
 			m.Name = fmt.Sprintf("%s-%c", set.Name, 'a'+rune(len(f.Machines)%26))
@@ -63,14 +63,14 @@ func fleet(n int32) Fleet {
 }
 
 func (f Fleet) withChange(change func(*v1beta1.MachineDeployment)) Fleet {
-	f.After = f.Before.DeepCopy()
-	change(f.After)
+	f.NewDeployment = f.OldDeployment.DeepCopy()
+	change(f.NewDeployment)
 	return f
 }
 
 func (f Fleet) withBefore(change func(*v1beta1.MachineDeployment)) Fleet {
-	f.Before = f.Before.DeepCopy()
-	change(f.Before)
+	f.OldDeployment = f.OldDeployment.DeepCopy()
+	change(f.OldDeployment)
 	return f
 }
 
@@ -116,7 +116,7 @@ func withBudgets(f Fleet) Fleet {
 
 func TestPlans(t *testing.T) {
 	fresh := fleet(3)
-	fresh.Before, fresh.Sets, fresh.Machines = nil, nil, nil
+	fresh.OldDeployment, fresh.Sets, fresh.Machines = nil, nil, nil
 	pause := func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true }
 	freeze := func(d *v1beta1.MachineDeployment) {
 		d.Labels = map[string]string{v1beta1.LabelFreeze: "Overshoot"}
@@ -171,12 +171,12 @@ func TestPlans(t *testing.T) {
 		"class-missing": missing,
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := fmt.Sprint(f.Before, f.After, f.Sets, f.Machines)
+			before := fmt.Sprint(f.OldDeployment, f.NewDeployment, f.Sets, f.Machines)
 			p, err := Make(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if fmt.Sprint(f.Before, f.After, f.Sets, f.Machines) != before {
+			if fmt.Sprint(f.OldDeployment, f.NewDeployment, f.Sets, f.Machines) != before {
 				t.Error("Make changed its input")
 			}
 			var out strings.Builder
@@ -186,7 +186,7 @@ func TestPlans(t *testing.T) {
 			checkBounds(t, f, p)
 			golden(t, name, out.String())
 			if name == "rolling-many" || name == "paused-scaled" {
-				for kind, style := range map[string]printer.Style{"wide": {Wide: true}, "colour": {Colour: true}} {
+				for kind, style := range map[string]printer.Style{"wide": {AllColumns: true}, "colour": {Colour: true}} {
 					out.Reset()
 					if err := p.Text(&out, style); err != nil {
 						t.Fatal(err)

@@ -28,17 +28,17 @@ type simulation struct {
 	sets       []*v1beta1.MachineSet
 	machines   map[types.UID][]*v1beta1.Machine
 	created    int
-	last       machinedeployment.Previewed
-	// idle contains the UIDs of the sets for which the controller has nothing to do until a set or machine changes.
-	idle map[types.UID]bool
-	// propagated has the names of the machines that the change updates in place. released has the names of the machines
+	last       machinedeployment.PassPreview
+	// idleSets contains the UIDs of the sets for which the controller has nothing to do until a set or machine changes.
+	idleSets map[types.UID]bool
+	// propagatedMachines has the names of the machines that the change updates in place. released has the names of the machines
 	// whose labels no longer match the selector of their set.
-	propagated, released map[string]bool
+	propagatedMachines, releasedMachines map[string]bool
 }
 
 func newSimulation(f Fleet) *simulation {
-	p := &simulation{deployment: f.After.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{},
-		propagated: map[string]bool{}, released: map[string]bool{}, idle: map[types.UID]bool{}}
+	p := &simulation{deployment: f.NewDeployment.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{},
+		propagatedMachines: map[string]bool{}, releasedMachines: map[string]bool{}, idleSets: map[types.UID]bool{}}
 	for _, set := range f.Sets {
 		set = set.DeepCopy()
 		set.Status.ObservedGeneration = set.Generation
@@ -46,7 +46,7 @@ func newSimulation(f Fleet) *simulation {
 	}
 	for _, m := range f.Machines {
 		owner := metav1.GetControllerOfNoCopy(m)
-		if owner == nil || preservation.Preserved(m) {
+		if owner == nil || preservation.IsPreserved(m) {
 			continue
 		}
 		p.machines[owner.UID] = append(p.machines[owner.UID], m.DeepCopy())
@@ -70,14 +70,14 @@ func (p *simulation) decide() (*Wave, error) {
 		}
 		p.last = f
 		acted := p.scale(f.Sets)
-		if f.Doing != "" && !slices.Contains(w.Why, f.Doing) {
-			w.Why = append(w.Why, f.Doing)
+		if f.Actions != "" && !slices.Contains(w.Reasons, f.Actions) {
+			w.Reasons = append(w.Reasons, f.Actions)
 		}
 		for _, set := range p.sets {
-			if p.idle[set.UID] {
+			if p.idleSets[set.UID] {
 				continue
 			}
-			p.idle[set.UID] = true
+			p.idleSets[set.UID] = true
 			acted = p.act(set, w) || acted
 		}
 		if !acted {
@@ -114,7 +114,7 @@ func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	}
 	p.sets = sets
 	if acted {
-		clear(p.idle) // In a hand-over, the controller of one set also reads the other set.
+		clear(p.idleSets) // In a hand-over, the controller of one set also reads the other set.
 	}
 	return acted
 }
@@ -133,7 +133,7 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	}
 	for _, m := range plan.Release {
 		p.machines[set.UID] = slices.DeleteFunc(p.machines[set.UID], func(o *v1beta1.Machine) bool { return o.UID == m.UID })
-		p.released[m.Name] = true
+		p.releasedMachines[m.Name] = true
 	}
 	for _, update := range plan.HandOver {
 		to := update.To.DeepCopy()
@@ -144,7 +144,7 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	}
 	for _, update := range plan.Update {
 		if update.From.DeletionTimestamp.IsZero() {
-			p.propagated[update.From.Name] = true
+			p.propagatedMachines[update.From.Name] = true
 		}
 		p.replace(set.UID, update.To)
 	}
@@ -155,10 +155,10 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 		w.Create[set.Name] += int32(plan.Create)
 	}
 	set.Status.Replicas = int32(len(p.machines[set.UID]))
-	if plan.Settled() {
+	if plan.IsEmpty() {
 		return false
 	}
-	clear(p.idle)
+	clear(p.idleSets)
 	return true
 }
 
@@ -194,7 +194,7 @@ const simulatedPrefix = "future/"
 func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	order, ok := handover.OrderOf(set.Annotations)
 	for _, to := range p.sets {
-		if ok && to.Name == order.To && to.Annotations[v1beta1.AnnotationReceiveFrom] == set.Name {
+		if ok && to.Name == order.Receiver && to.Annotations[v1beta1.AnnotationReceiveFrom] == set.Name {
 			return to
 		}
 	}
@@ -227,15 +227,15 @@ func (p *simulation) count(w *Wave) {
 				continue
 			}
 			w.Live++
-			if p.available(m) {
+			if p.isAvailable(m) {
 				w.Available++
 			}
 		}
 	}
 }
 
-// available reports whether the machine is up to date, and has been Ready for minReadySeconds.
-func (p *simulation) available(m *v1beta1.Machine) bool {
+// isAvailable reports whether the machine is up to date, and has been Ready for minReadySeconds.
+func (p *simulation) isAvailable(m *v1beta1.Machine) bool {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	return m.DeletionTimestamp.IsZero() && !handover.Updating(m) && ready != nil && ready.Status == metav1.ConditionTrue &&
 		!ready.LastTransitionTime.After(p.latestReadyTime())
@@ -256,7 +256,7 @@ func (p *simulation) carryOut() (acted bool) {
 			case !m.DeletionTimestamp.IsZero():
 				acted = true
 				continue
-			case m.Status.Phase == v1beta1.MachineFailed, m.Status.Phase == v1beta1.MachineUnhealthy, p.available(m):
+			case m.Status.Phase == v1beta1.MachineFailed, m.Status.Phase == v1beta1.MachineUnhealthy, p.isAvailable(m):
 			default:
 				m, acted = p.makeRunning(m), true
 			}
@@ -265,7 +265,7 @@ func (p *simulation) carryOut() (acted bool) {
 		p.machines[uid] = rest
 	}
 	if acted {
-		clear(p.idle)
+		clear(p.idleSets)
 	}
 	return acted
 }

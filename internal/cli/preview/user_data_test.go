@@ -37,8 +37,8 @@ func TestPlanNotesMachinesWithOtherUserData(t *testing.T) {
 		t.Errorf("although the user data of the class is not known, the note is %q", got)
 	}
 	f.UserDataHash = "new"
-	f.After = f.After.DeepCopy()
-	f.After.Spec.Template.Spec.Version = "v1.36.2"
+	f.NewDeployment = f.NewDeployment.DeepCopy()
+	f.NewDeployment.Spec.Template.Spec.Version = "v1.36.2"
 	if got := note(f); got != "" {
 		t.Errorf("although all machines are replaced anyway, the note is %q", got)
 	}

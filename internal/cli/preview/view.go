@@ -71,8 +71,8 @@ type Machines struct {
 
 // Wave is a group of simultaneous operations.
 type Wave struct {
-	// Once describes the condition for the start of the wave, as text that can follow the word "once".
-	Once string `json:"once,omitempty"`
+	// StartCondition describes the condition for the start of the wave, as text that can follow the word "once".
+	StartCondition string `json:"once,omitempty"`
 	// Create maps the name of a set to the number of machines that the set creates.
 	Create map[string]int32 `json:"create,omitempty"`
 	// Delete has the names of the deleted machines, and Update has the names of the updated machines. The names of
@@ -84,8 +84,8 @@ type Wave struct {
 	Existing  int32 `json:"existing"`
 	Live      int32 `json:"live"`
 	Available int32 `json:"available"`
-	// Why contains the controller's reasons for its decisions in this wave.
-	Why []string `json:"why,omitempty"`
+	// Reasons contains the controller's reasons for its decisions in this wave.
+	Reasons []string `json:"why,omitempty"`
 }
 
 // Blocker is an obstacle that would stop the change.
@@ -100,11 +100,11 @@ type Blocker struct {
 // Text writes the plan as text.
 func (p *Plan) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n", s.Strong(fmt.Sprintf("machinedeployment/%s in namespace %s", p.Name, p.Namespace)))
+	fmt.Fprintf(&out, "%s\n", s.Bold(fmt.Sprintf("machinedeployment/%s in namespace %s", p.Name, p.Namespace)))
 	p.changes(&out, s)
 	fmt.Fprintf(&out, "%s\n", p.Summary())
 	for _, b := range p.Blockers {
-		fmt.Fprintf(&out, "%s %s\n", s.Warn("!"), printer.Clean(b.Message))
+		fmt.Fprintf(&out, "%s %s\n", s.Warn("!"), printer.Sanitize(b.Message))
 	}
 	if len(p.Waves) > 0 {
 		fmt.Fprintln(&out)
@@ -119,7 +119,7 @@ func (p *Plan) Text(w io.Writer, s printer.Style) error {
 		out.WriteString(".\n")
 	}
 	for _, note := range p.Notes {
-		fmt.Fprintf(&out, "%s\n", s.Faint(printer.Clean(note)))
+		fmt.Fprintf(&out, "%s\n", s.Dim(printer.Sanitize(note)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -128,7 +128,7 @@ func (p *Plan) Text(w io.Writer, s printer.Style) error {
 func (p *Plan) changes(out *strings.Builder, s printer.Style) {
 	mark := map[Effect]string{EffectRolls: s.Warn("new revision"), EffectInPlace: "in place", EffectNone: ""}
 	for _, c := range p.Changes {
-		line := "  " + printer.Clean(c.String())
+		line := "  " + printer.Sanitize(c.String())
 		if c.Effect != EffectNone {
 			line += "  (" + mark[c.Effect] + ")"
 		}
@@ -174,11 +174,11 @@ func (p *Plan) Summary() string {
 type Row struct {
 	// Number is the number of the wave, or a range such as "2-5".
 	Number string
-	// Once describes the condition for the start of these waves. It is empty if the previous row has the same
+	// StartCondition describes the condition for the start of these waves. It is empty if the previous row has the same
 	// condition.
-	Once string
-	// Several is true if the row combines more than one wave.
-	Several bool
+	StartCondition string
+	// IsCombined is true if the row combines more than one wave.
+	IsCombined bool
 	// Created, OneDeletes and OneUpdates are the numbers of machines that each single wave creates, deletes and
 	// updates.
 	Created, OneDeletes, OneUpdates int
@@ -208,10 +208,10 @@ func (p *Plan) Rows() []Row {
 			row.Available = min(row.Available, p.Waves[j].Available)
 		}
 		if j > i+1 {
-			row.Number, row.Several = fmt.Sprintf("%d-%d", i+1, j), true
+			row.Number, row.IsCombined = fmt.Sprintf("%d-%d", i+1, j), true
 		}
-		if w.Once != once {
-			once, row.Once = w.Once, w.Once
+		if w.StartCondition != once {
+			once, row.StartCondition = w.StartCondition, w.StartCondition
 		}
 		rows = append(rows, row)
 		i = j
@@ -242,7 +242,7 @@ func (r Row) named(n int, names []string, limit int) string {
 }
 
 func (r Row) each() string {
-	if r.Several {
+	if r.IsCombined {
 		return " each"
 	}
 	return ""
@@ -252,10 +252,10 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 	var rows [][]string
 	for _, r := range p.Rows() {
 		number, shown := r.Number, 3
-		if r.Once != "" {
-			number += " (once " + r.Once + ")"
+		if r.StartCondition != "" {
+			number += " (once " + r.StartCondition + ")"
 		}
-		if s.Wide {
+		if s.AllColumns {
 			shown = max(len(r.Deleted), len(r.Updated))
 		}
 		rows = append(rows, []string{number, r.Creates(), r.Deletes(shown), r.Updates(shown), fmt.Sprint(r.Existing),
@@ -272,7 +272,7 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 }
 
 func sameNumbers(a, b Wave) bool {
-	return a.Once == b.Once && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
+	return a.StartCondition == b.StartCondition && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
 		len(a.Update) == len(b.Update)
 }
 

@@ -22,9 +22,9 @@ func (p *Plan) addWarnings(f Fleet) {
 }
 
 func changesVersion(f Fleet) bool {
-	if f.Before == nil || f.Before.Spec.Template.Spec.Version != f.After.Spec.Template.Spec.Version {
+	if f.OldDeployment == nil || f.OldDeployment.Spec.Template.Spec.Version != f.NewDeployment.Spec.Template.Spec.Version {
 		return true
 	}
-	rolling := meta.FindStatusCondition(f.Before.Status.Conditions, v1beta1.ConditionRollingOut)
+	rolling := meta.FindStatusCondition(f.OldDeployment.Status.Conditions, v1beta1.ConditionRollingOut)
 	return rolling != nil && rolling.Reason == v1beta1.ReasonVersionSkew
 }

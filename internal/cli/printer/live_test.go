@@ -11,7 +11,7 @@ func TestFit(t *testing.T) {
 		columns int
 		want    string
 	}{{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"abcd", 0, "abcd"}, {"äöüß", 3, "äö…"}, {"ab", 1, "…"}} {
-		if got := Fit(c.text, c.columns); got != c.want {
+		if got := Shorten(c.text, c.columns); got != c.want {
 			t.Errorf("Fit(%q, %d) = %q, want %q", c.text, c.columns, got, c.want)
 		}
 	}
@@ -19,7 +19,7 @@ func TestFit(t *testing.T) {
 
 func TestDrawReplacesThePreviousPicture(t *testing.T) {
 	var out strings.Builder
-	live := Live{Out: &out, Terminal: true}
+	live := ProgressPrinter{Out: &out, Terminal: true}
 	live.Draw([]string{"one", "two"}, "")
 	live.Draw([]string{"one", "two"}, "")
 	live.Draw([]string{"three"}, "")
@@ -32,7 +32,7 @@ func TestDrawReplacesThePreviousPicture(t *testing.T) {
 
 func TestPrintfWritesAboveThePicture(t *testing.T) {
 	var out strings.Builder
-	live := Live{Out: &out, Terminal: true}
+	live := ProgressPrinter{Out: &out, Terminal: true}
 	live.Printf("begun %d", 1)
 	live.Draw([]string{"one", "two"}, "")
 	live.Printf("line")
@@ -44,7 +44,7 @@ func TestPrintfWritesAboveThePicture(t *testing.T) {
 
 func TestDrawWithoutTerminalWritesALineForEachChange(t *testing.T) {
 	var out strings.Builder
-	live := Live{Out: &out}
+	live := ProgressPrinter{Out: &out}
 	for _, line := range []string{"a", "a", "b", "a"} {
 		live.Draw([]string{"picture"}, line)
 	}
@@ -59,7 +59,7 @@ func TestBar(t *testing.T) {
 		n, total int32
 		want     string
 	}{{0, 4, "...."}, {1, 4, "#..."}, {3, 4, "###."}, {4, 4, "####"}, {9, 4, "####"}, {0, 0, "####"}} {
-		if got := Bar(Style{Plain: true}, c.n, c.total, 4); got != c.want {
+		if got := Bar(Style{ASCII: true}, c.n, c.total, 4); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.n, c.total, got, c.want)
 		}
 	}

@@ -15,26 +15,26 @@ import (
 
 // Style is the style of text output.
 type Style struct {
-	// Colour enables colors. Wide shows all columns of tables.
-	Colour, Wide bool
-	// Plain draws bars and trees with ASCII characters.
-	Plain bool
+	// Colour enables colors. AllColumns shows all columns of tables.
+	Colour, AllColumns bool
+	// ASCII draws bars and trees with ASCII characters.
+	ASCII bool
 }
 
-// Good returns the text in green if colors are enabled. Green means that there is no problem.
-func (s Style) Good(text string) string { return s.paint("32", text) }
+// Green returns the text in green if colors are enabled. Green means that there is no problem.
+func (s Style) Green(text string) string { return s.paint("32", text) }
 
-// Bad returns the text in red if colors are enabled. Red means that there is a problem.
-func (s Style) Bad(text string) string { return s.paint("31", text) }
+// Red returns the text in red if colors are enabled. Red means that there is a problem.
+func (s Style) Red(text string) string { return s.paint("31", text) }
 
 // Warn returns the text in yellow if colors are enabled. Yellow means a warning.
 func (s Style) Warn(text string) string { return s.paint("33", text) }
 
-// Faint returns the text dimmed if colors are enabled.
-func (s Style) Faint(text string) string { return s.paint("2", text) }
+// Dim returns the text dimmed if colors are enabled.
+func (s Style) Dim(text string) string { return s.paint("2", text) }
 
-// Strong returns the text in bold if colors are enabled.
-func (s Style) Strong(text string) string { return s.paint("1", text) }
+// Bold returns the text in bold if colors are enabled.
+func (s Style) Bold(text string) string { return s.paint("1", text) }
 
 func (s Style) paint(code, text string) string {
 	if !s.Colour || text == "" {
@@ -49,7 +49,7 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 	widths := make([]int, len(head))
 	for _, row := range all {
 		for i, cell := range row {
-			widths[i] = max(widths[i], Visible(cell))
+			widths[i] = max(widths[i], Width(cell))
 		}
 	}
 	var out strings.Builder
@@ -58,7 +58,7 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 		for i, cell := range row {
 			line.WriteString(cell)
 			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-Visible(cell)+3))
+				line.WriteString(strings.Repeat(" ", widths[i]-Width(cell)+3))
 			}
 		}
 		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
@@ -69,12 +69,12 @@ func Table(w io.Writer, head []string, rows [][]string) error {
 
 var colours = regexp.MustCompile("\x1b\\[[0-9]+m")
 
-// Visible returns the width of a text on a terminal, without color codes.
-func Visible(text string) int { return utf8.RuneCountInString(colours.ReplaceAllString(text, "")) }
+// Width returns the width of a text on a terminal, without color codes.
+func Width(text string) int { return utf8.RuneCountInString(colours.ReplaceAllString(text, "")) }
 
-// Clean makes untrusted text safe for a terminal. Line ends become spaces. Characters that move the cursor, change
+// Sanitize makes untrusted text safe for a terminal. Line ends become spaces. Characters that move the cursor, change
 // colors or change the direction of text are removed.
-func Clean(text string) string {
+func Sanitize(text string) string {
 	cleaned := strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

@@ -15,7 +15,7 @@ func TestCleanRemovesControlCharacters(t *testing.T) {
 		"not \xff valid":                    "not \uFFFD valid",
 		"replicas 3 − maxUnavailable 1, ü…": "replicas 3 − maxUnavailable 1, ü…",
 	} {
-		if got := Clean(given); got != want {
+		if got := Sanitize(given); got != want {
 			t.Errorf("Clean(%q) = %q, want %q", given, got, want)
 		}
 	}
@@ -25,7 +25,7 @@ func TestColoursHaveNoWidthInATable(t *testing.T) {
 	rows := func(s Style) string {
 		var out strings.Builder
 		if err := Table(&out, []string{"NAME", "STATE", ""},
-			[][]string{{"a", s.Good("ok"), "x"}, {"longer", s.Bad("broken"), ""}}); err != nil {
+			[][]string{{"a", s.Green("ok"), "x"}, {"longer", s.Red("broken"), ""}}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

@@ -88,20 +88,20 @@ func (h History) Text(w io.Writer, s printer.Style) error {
 		return err
 	}
 	head := []string{"REVISION", "SET", "CLASS", "VERSION", "MACHINES", "AGE", "CHANGE-CAUSE"}
-	if s.Wide {
+	if s.AllColumns {
 		head = slices.Insert(head, 6, "HASH", "ROLLOUT-AFTER")
 	}
 	var rows [][]string
 	for _, r := range h.Revisions {
 		number := fmt.Sprint(r.Revision)
 		if r.Current {
-			number += s.Good(" (current)")
+			number += s.Green(" (current)")
 		}
 		row := []string{number, r.Set, cmp.Or(r.Class, r.Provider, "-"), cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines),
 			printer.Age(h.now, r.Created.Time),
-			cmp.Or(printer.Clean(r.ChangeCause), "<none>")}
-		if s.Wide {
-			row = slices.Insert(row, 6, cmp.Or(r.Hash, "-"), cmp.Or(printer.Clean(r.RolloutAfter), "-"))
+			cmp.Or(printer.Sanitize(r.ChangeCause), "<none>")}
+		if s.AllColumns {
+			row = slices.Insert(row, 6, cmp.Or(r.Hash, "-"), cmp.Or(printer.Sanitize(r.RolloutAfter), "-"))
 		}
 		rows = append(rows, row)
 	}
@@ -129,7 +129,7 @@ func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 	}
 	back := d.DeepCopy()
 	machinedeployment.RollBack(back, set, now)
-	changes, err := change.Between("spec.template", d.Spec.Template, back.Spec.Template)
+	changes, err := change.Diff("spec.template", d.Spec.Template, back.Spec.Template)
 	if err != nil {
 		return nil, err
 	}
@@ -147,9 +147,9 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n",
-		s.Strong(fmt.Sprintf("machinedeployment/%s revision %d, set %s", v.Name, v.Revision.Revision, v.Set)))
+		s.Bold(fmt.Sprintf("machinedeployment/%s revision %d, set %s", v.Name, v.Revision.Revision, v.Set)))
 	if v.ChangeCause != "" {
-		fmt.Fprintf(&out, "Change cause: %s\n", printer.Clean(v.ChangeCause))
+		fmt.Fprintf(&out, "Change cause: %s\n", printer.Sanitize(v.ChangeCause))
 	}
 	for line := range strings.Lines(string(template)) {
 		fmt.Fprintf(&out, "  %s", strings.TrimRight(line, "\n")+"\n")
@@ -160,7 +160,7 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 		fmt.Fprintln(&out, "Going back to this revision would change:")
 	}
 	for _, c := range v.Changes {
-		fmt.Fprintf(&out, "  %s\n", printer.Clean(c.String()))
+		fmt.Fprintf(&out, "  %s\n", printer.Sanitize(c.String()))
 	}
 	_, err = io.WriteString(w, out.String())
 	return err

@@ -23,24 +23,24 @@ import (
 type State string
 
 const (
-	// Deleting means that the deployment is being deleted.
-	Deleting State = "Deleting"
-	// Frozen means that the condition Frozen is True: a user or a safety check has stopped the deployment.
-	Frozen State = "Frozen"
-	// Failed means that the rollout has stopped for good.
-	Failed State = "Failed"
-	// Unobserved means that the controller has not processed the latest change yet.
-	Unobserved State = "Unobserved"
-	// Complete means that all machines have the newest revision and are available.
-	Complete State = "Complete"
-	// Paused means that spec.paused is set.
-	Paused State = "Paused"
-	// Scaling means that machines are created or deleted without a rollout.
-	Scaling State = "Scaling"
-	// Waiting means that an administrator must delete or select machines, or upgrade the control plane.
-	Waiting State = "Waiting"
-	// Progressing means that the rollout is in progress.
-	Progressing State = "Progressing"
+	// StateDeleting means that the deployment is being deleted.
+	StateDeleting State = "Deleting"
+	// StateFrozen means that the condition Frozen is True: a user or a safety check has stopped the deployment.
+	StateFrozen State = "Frozen"
+	// StateFailed means that the rollout has stopped for good.
+	StateFailed State = "Failed"
+	// StateUnobserved means that the controller has not processed the latest change yet.
+	StateUnobserved State = "Unobserved"
+	// StateComplete means that all machines have the newest revision and are available.
+	StateComplete State = "Complete"
+	// StatePaused means that spec.paused is set.
+	StatePaused State = "Paused"
+	// StateScaling means that machines are created or deleted without a rollout.
+	StateScaling State = "Scaling"
+	// StateWaiting means that an administrator must delete or select machines, or upgrade the control plane.
+	StateWaiting State = "Waiting"
+	// StateProgressing means that the rollout is in progress.
+	StateProgressing State = "Progressing"
 )
 
 // stateOf returns the state of a rollout at the time of the API server, with its reason and message. If the state can
@@ -55,37 +55,37 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	}
 	switch {
 	case d.DeletionTimestamp != nil:
-		return Deleting, "", "", 0
+		return StateDeleting, "", "", 0
 	case frozen != nil && frozen.Status == metav1.ConditionTrue:
-		return of(Frozen, frozen)
+		return of(StateFrozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
 		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
 		// If the controller rejects a change, it does not update status.observedGeneration. Therefore check for Failed
 		// before Unobserved.
-		return of(Failed, progressing)
+		return of(StateFailed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
-		return of(Unobserved, progressing)
+		return of(StateUnobserved, progressing)
 	case s.ObservedGeneration < d.Generation, rolling == nil && progressing == nil:
-		return Unobserved, why.Unobserved, "The controller has not processed the latest change yet.", 0
+		return StateUnobserved, why.ReasonUnobserved, "The controller has not processed the latest change yet.", 0
 	case nothingToRoll && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.AvailableReplicas >= replicas:
 		// When a restart is due, the condition still describes the previous, completed rollout until the controller has
 		// started the restart.
 		if due := d.Spec.RolloutAfter; due != nil && replicas > 0 && !d.Spec.Paused &&
 			rolling.LastTransitionTime.Before(due) && now.Sub(due.Time).Abs() < restartDelay {
-			return Unobserved, rolling.Reason, "The controller has not started the restart yet.", due.Add(restartDelay).Sub(now)
+			return StateUnobserved, rolling.Reason, "The controller has not started the restart yet.", due.Add(restartDelay).Sub(now)
 		}
-		return of(Complete, rolling)
+		return of(StateComplete, rolling)
 	case rolling == nil:
-		return of(Progressing, progressing)
+		return of(StateProgressing, progressing)
 	case d.Spec.Paused:
-		return of(Paused, rolling)
+		return of(StatePaused, rolling)
 	case nothingToRoll:
-		return of(Scaling, rolling)
+		return of(StateScaling, rolling)
 	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection,
 		rolling.Reason == v1beta1.ReasonVersionSkew:
-		return of(Waiting, rolling)
+		return of(StateWaiting, rolling)
 	}
-	return of(Progressing, rolling)
+	return of(StateProgressing, rolling)
 }
 
 // Progress is how far a rollout has advanced.
@@ -111,15 +111,15 @@ type Progress struct {
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
 	// RecentFailures are the latest failures, newest first. The machines may have recovered since.
 	RecentFailures []why.Failure `json:"recentFailures,omitempty"`
-	// Began holds the start time of the rollout, or nil without a rollout.
-	Began *time.Time `json:"began,omitempty"`
+	// StartTime holds the start time of the rollout, or nil without a rollout.
+	StartTime *time.Time `json:"began,omitempty"`
 	// Now holds the time when the deployment was read, by the API server's clock.
 	Now time.Time `json:"-"`
 	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// Again holds the delay after which the progress must be computed again, even if the deployment does not change.
+	// RecheckAfter holds the delay after which the progress must be computed again, even if the deployment does not change.
 	// The delay 0 means that only a change of the deployment can change the progress.
-	Again time.Duration `json:"-"`
+	RecheckAfter time.Duration `json:"-"`
 }
 
 // restartDelay is the maximum expected time between spec.rolloutAfter and the start of the restart. The controller can
@@ -139,9 +139,9 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	if c := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionRollingOut); c != nil &&
 		c.Status == metav1.ConditionTrue && !c.LastTransitionTime.IsZero() {
 		began := c.LastTransitionTime.UTC()
-		p.Began = &began
+		p.StartTime = &began
 	}
-	p.State, p.Reason, p.Message, p.Again = stateOf(d, now)
+	p.State, p.Reason, p.Message, p.RecheckAfter = stateOf(d, now)
 	return p
 }
 
@@ -150,13 +150,13 @@ const RereadPeriod = 10 * time.Second
 
 // WithMachines returns a copy of the progress in which Waiting contains the waiting machines of the deployment.
 func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progress {
-	if p.State == Complete {
+	if p.State == StateComplete {
 		return p
 	}
 	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }),
-		func(g why.Group) bool { return g.Ordinary(now) })
-	if p.State != Paused && (p.Again == 0 || p.Again > RereadPeriod) {
-		p.Again = RereadPeriod
+		func(g why.Group) bool { return g.IsNormal(now) })
+	if p.State != StatePaused && (p.RecheckAfter == 0 || p.RecheckAfter > RereadPeriod) {
+		p.RecheckAfter = RereadPeriod
 	}
 	return p
 }
@@ -168,7 +168,7 @@ func (p Progress) obstacle() string {
 	}
 	g := p.Waiting[0]
 	text := fmt.Sprintf("%s: %s", wording.Count(g.Count, "machine"), g.Explanation)
-	if message := printer.Clean(g.Message); message != "" {
+	if message := printer.Sanitize(g.Message); message != "" {
 		text += " " + message
 	}
 	return fmt.Sprintf("%s (machinist why machine/%s)", strings.TrimSuffix(text, "."), g.Machines[0])
@@ -183,19 +183,19 @@ func (p Progress) Line() string {
 	numbers := fmt.Sprintf("%d of %d updated, %d old left, %d available", p.Updated, p.Replicas, p.Old, p.Available)
 	because := ""
 	if p.Message != "" {
-		because = ": " + printer.Clean(p.Message)
+		because = ": " + printer.Sanitize(p.Message)
 	}
 	if obstacle := p.obstacle(); obstacle != "" {
 		because = strings.TrimSuffix(because, ".") + ". " + obstacle
 	}
 	switch p.State {
-	case Complete:
+	case StateComplete:
 		return name + " successfully rolled out"
-	case Failed:
+	case StateFailed:
 		return fmt.Sprintf("%s failed to roll out (%s)%s", name, p.Reason, because)
-	case Unobserved:
+	case StateUnobserved:
 		return fmt.Sprintf("Waiting for the controller to process the latest change of %s%s", name, because)
-	case Paused:
+	case StatePaused:
 		return fmt.Sprintf("Waiting for %s to be resumed (machinist rollout resume): %s%s", name, numbers, because)
 	}
 	return fmt.Sprintf("Waiting for %s to roll out: %s%s", name, numbers, because)
@@ -212,26 +212,26 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	if p.Revision > 0 {
 		title += fmt.Sprintf("  revision %d", p.Revision)
 	}
-	state := map[State]string{Unobserved: "not processed yet", Paused: "paused, until you run machinist rollout resume",
-		Failed: "failed: " + p.Reason, Complete: "complete"}[p.State]
+	state := map[State]string{StateUnobserved: "not processed yet", StatePaused: "paused, until you run machinist rollout resume",
+		StateFailed: "failed: " + p.Reason, StateComplete: "complete"}[p.State]
 	if state != "" {
 		title += "  " + state
 	}
-	lines := []string{printer.Fit(title, columns)}
+	lines := []string{printer.Shorten(title, columns)}
 	if columns >= 1 && columns < bar+10 {
-		lines = append(lines, printer.Fit(strings.TrimSpace(numbers), columns))
+		lines = append(lines, printer.Shorten(strings.TrimSpace(numbers), columns))
 	} else {
 		lines = append(lines, printer.Bar(s, p.Updated-min(p.Updated, max(0, p.Machines-p.Available)), p.Replicas,
-			bar)+printer.Fit(numbers, max(0, columns-bar)))
+			bar)+printer.Shorten(numbers, max(0, columns-bar)))
 	}
 	if p.Message != "" {
-		lines = append(lines, printer.Fit(printer.Clean(p.Message), columns))
+		lines = append(lines, printer.Shorten(printer.Sanitize(p.Message), columns))
 	}
 	if obstacle := p.obstacle(); obstacle != "" {
-		lines = append(lines, printer.Fit(obstacle, columns))
+		lines = append(lines, printer.Shorten(obstacle, columns))
 	}
 	for _, f := range p.failuresOfRollout() {
-		lines = append(lines, printer.Fit("last failure: "+f.Line(p.Now), columns))
+		lines = append(lines, printer.Shorten("last failure: "+f.Line(p.Now), columns))
 		break
 	}
 	return lines
@@ -240,7 +240,7 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 // failuresOfRollout returns the failures since the start of the rollout, including those of replaced machines.
 func (p Progress) failuresOfRollout() []why.Failure {
 	return slices.DeleteFunc(slices.Clone(p.RecentFailures), func(f why.Failure) bool {
-		return p.Began == nil || f.Since == nil || f.Since.Before(*p.Began)
+		return p.StartTime == nil || f.Since == nil || f.Since.Before(*p.StartTime)
 	})
 }
 
@@ -248,10 +248,10 @@ func (p Progress) failuresOfRollout() []why.Failure {
 func (p Progress) Text(w io.Writer, s printer.Style) error {
 	line := p.Line()
 	switch p.State {
-	case Complete:
-		line = s.Good(line)
-	case Failed:
-		line = s.Bad(line)
+	case StateComplete:
+		line = s.Green(line)
+	case StateFailed:
+		line = s.Red(line)
 	}
 	_, err := fmt.Fprintln(w, line)
 	return err
@@ -259,7 +259,7 @@ func (p Progress) Text(w io.Writer, s printer.Style) error {
 
 // Err returns why the rollout failed, or nil.
 func (p Progress) Err() error {
-	if p.State != Failed {
+	if p.State != StateFailed {
 		return nil
 	}
 	text := p.Line()
@@ -268,7 +268,7 @@ func (p Progress) Err() error {
 			text += fmt.Sprintf("\n  and %d more", len(p.FailedMachines)-i)
 			break
 		}
-		text += fmt.Sprintf("\n  machine %s: %s", m.Name, printer.Clean(m.Reason+": "+m.Message))
+		text += fmt.Sprintf("\n  machine %s: %s", m.Name, printer.Sanitize(m.Reason+": "+m.Message))
 	}
 	if len(p.FailedMachines) == 0 {
 		for _, f := range p.failuresOfRollout() {

@@ -16,8 +16,8 @@ type Result struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Done is the result of the command, such as "restarted" or "skipped rollback".
-	Done string `json:"done"`
+	// Outcome is the result of the command, such as "restarted" or "skipped rollback".
+	Outcome string `json:"done"`
 	// Changed is true if the deployment was changed.
 	Changed bool `json:"changed"`
 	// DryRun is the value of --dry-run: client, server, or empty.
@@ -32,18 +32,18 @@ type Result struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Did returns the Result of a command that changed the deployment. The text for the field Done says what the command
+// NewResult returns the Result of a command that changed the deployment. The text for the field Done says what the command
 // did, such as "restarted".
-func Did(d *v1beta1.MachineDeployment, done string) *Result {
-	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Done: done, Changed: true}
+func NewResult(d *v1beta1.MachineDeployment, done string) *Result {
+	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Outcome: done, Changed: true}
 }
 
 // Text writes the result without the warnings, which the caller prints to standard error.
 func (r *Result) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "machinedeployment.%s/%s %s", v1beta1.GroupVersion.Group, r.Name, r.Done)
+	fmt.Fprintf(&out, "machinedeployment.%s/%s %s", v1beta1.GroupVersion.Group, r.Name, r.Outcome)
 	if r.Detail != "" {
-		fmt.Fprintf(&out, " (%s)", printer.Clean(r.Detail))
+		fmt.Fprintf(&out, " (%s)", printer.Sanitize(r.Detail))
 	}
 	switch r.DryRun {
 	case "client":
@@ -52,18 +52,18 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 		out.WriteString(" (server dry run)")
 	}
 	out.WriteString("\n")
-	if r.DryRun != "" || s.Wide {
+	if r.DryRun != "" || s.AllColumns {
 		for _, c := range r.Changes {
-			fmt.Fprintf(&out, "  %s\n", printer.Clean(c.String()))
+			fmt.Fprintf(&out, "  %s\n", printer.Sanitize(c.String()))
 		}
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-// Expect returns warnings about surprising effects of a change. Pass the changed deployment, and true for restart if
+// Warnings returns warnings about surprising effects of a change. Pass the changed deployment, and true for restart if
 // the change restarts the machines.
-func Expect(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
+func Warnings(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
 		warnings = append(warnings, fmt.Sprintf(
 			"the deployment has the label %s: the rollout does not start until the label is removed", v1beta1.LabelFreeze))

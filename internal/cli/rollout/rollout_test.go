@@ -87,28 +87,28 @@ func TestJudge(t *testing.T) {
 		of   *v1beta1.MachineDeployment
 		want State
 	}{
-		"complete":                     {web(done, well), Complete},
-		"complete though paused":       {web(done, well, paused), Complete},
-		"not all machines are updated": {web(numbers(4, 2, 3), rolling, well), Progressing},
-		"one machine is not available": {web(numbers(3, 3, 2), done, well), Scaling},
-		"an old machine still exists":  {web(numbers(4, 3, 3), rolling, well), Progressing},
-		"update in place in progress":  {web(rolling, well), Progressing},
-		"no condition yet":             {web(), Unobserved},
-		"not observed":                 {web(done, well, edited), Unobserved},
-		"not observed, failed before":  {web(rolling, failing, edited), Unobserved},
-		"paused midway":                {web(numbers(4, 2, 3), rolling, paused), Paused},
-		"deadline exceeded":            {web(numbers(4, 1, 3), rolling, stuck), Failed},
-		"revision failing":             {web(numbers(4, 1, 3), rolling, failing), Failed},
+		"complete":                     {web(done, well), StateComplete},
+		"complete though paused":       {web(done, well, paused), StateComplete},
+		"not all machines are updated": {web(numbers(4, 2, 3), rolling, well), StateProgressing},
+		"one machine is not available": {web(numbers(3, 3, 2), done, well), StateScaling},
+		"an old machine still exists":  {web(numbers(4, 3, 3), rolling, well), StateProgressing},
+		"update in place in progress":  {web(rolling, well), StateProgressing},
+		"no condition yet":             {web(), StateUnobserved},
+		"not observed":                 {web(done, well, edited), StateUnobserved},
+		"not observed, failed before":  {web(rolling, failing, edited), StateUnobserved},
+		"paused midway":                {web(numbers(4, 2, 3), rolling, paused), StatePaused},
+		"deadline exceeded":            {web(numbers(4, 1, 3), rolling, stuck), StateFailed},
+		"revision failing":             {web(numbers(4, 1, 3), rolling, failing), StateFailed},
 		"refused, and so never observed": {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse,
-			v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
+			v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), StateFailed},
 		"a set could not be created yet": {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse,
-			v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
+			v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), StateUnobserved},
 		"no replicas, and one machine is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) {
 			d.Spec.Replicas = new(int32)
-		}), Scaling},
-		"restarted, but not processed yet": {web(done, well, due(time.Second)), Unobserved},
-		"restarted long ago":               {web(done, well, due(-time.Minute)), Complete},
-		"to be restarted tonight":          {web(done, well, due(6*time.Hour)), Complete},
+		}), StateScaling},
+		"restarted, but not processed yet": {web(done, well, due(time.Second)), StateUnobserved},
+		"restarted long ago":               {web(done, well, due(-time.Minute)), StateComplete},
+		"to be restarted tonight":          {web(done, well, due(6*time.Hour)), StateComplete},
 	} {
 		if got := Judge(test.of, now).State; got != test.want {
 			t.Errorf("%s: %s, expected %s", name, got, test.want)
@@ -132,8 +132,8 @@ func TestProgressText(t *testing.T) {
 	} {
 		p := Judge(c.of, now)
 		out.WriteString("== " + c.name + "\n" + p.Line() + "\n")
-		for _, picture := range [][]string{p.Picture(printer.Style{Plain: true}, 0),
-			p.Picture(printer.Style{Plain: true}, 60), p.Picture(printer.Style{}, 24),
+		for _, picture := range [][]string{p.Picture(printer.Style{ASCII: true}, 0),
+			p.Picture(printer.Style{ASCII: true}, 60), p.Picture(printer.Style{}, 24),
 			p.Picture(printer.Style{Colour: true}, 80)} {
 			out.WriteString("  |" + strings.Join(picture, "\n  |") + "\n")
 		}
@@ -144,8 +144,8 @@ func TestProgressText(t *testing.T) {
 	golden(t, "progress", out.String())
 	for _, width := range []int{10, 24, 40, 80} {
 		for _, line := range Judge(web(numbers(4, 2, 3), rolling, paused), now).Picture(printer.Style{}, width) {
-			if printer.Visible(line) > width {
-				t.Errorf("with %d columns, a line takes %d: %q", width, printer.Visible(line), line)
+			if printer.Width(line) > width {
+				t.Errorf("with %d columns, a line takes %d: %q", width, printer.Width(line), line)
 			}
 		}
 	}
@@ -160,8 +160,8 @@ func TestProgressShowsWhatMachinesWaitFor(t *testing.T) {
 	}
 	first := Judge(web(numbers(3, 3, 0), rolling), now)
 	ordinary := first.WithMachines([]*v1beta1.Machine{machine("a", v1beta1.ReasonProvisioning, "")}, now)
-	if ordinary.Line() != first.Line() || ordinary.Again != RereadPeriod {
-		t.Errorf("machines that are being created are shown as %q, and read again after %s", ordinary.Line(), ordinary.Again)
+	if ordinary.Line() != first.Line() || ordinary.RecheckAfter != RereadPeriod {
+		t.Errorf("machines that are being created are shown as %q, and read again after %s", ordinary.Line(), ordinary.RecheckAfter)
 	}
 	p := first.WithMachines([]*v1beta1.Machine{
 		machine("b", v1beta1.ReasonInvalidConfiguration, `InvalidArgument: there is no region "x"`),
@@ -227,7 +227,7 @@ func sets() []*v1beta1.MachineSet {
 func TestHistoryText(t *testing.T) {
 	var out strings.Builder
 	h := HistoryOf(web(), sets(), now)
-	for _, style := range []printer.Style{{}, {Wide: true}, {Colour: true}} {
+	for _, style := range []printer.Style{{}, {AllColumns: true}, {Colour: true}} {
 		if err := h.Text(&out, style); err != nil {
 			t.Fatal(err)
 		}
@@ -269,14 +269,14 @@ func TestBack(t *testing.T) {
 			d.Spec.Template.Spec.Version = "v1.37.0"
 		}), sets(), 0, 3, false, ""},
 	} {
-		undo, err := Back(test.of, test.sets, test.to, now)
+		undo, err := NewUndo(test.of, test.sets, test.to, now)
 		if test.rejection != "" {
 			if err == nil || !strings.Contains(err.Error(), test.rejection) {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
 		}
-		if err != nil || undo.Revision != test.want || (undo.Skipped != "") != test.skipped ||
+		if err != nil || undo.Revision != test.want || (undo.SkipReason != "") != test.skipped ||
 			(len(undo.Changes) == 0) != test.skipped {
 			t.Errorf("%s: %+v, %v", name, undo, err)
 		}
@@ -287,12 +287,12 @@ func TestExpect(t *testing.T) {
 	for kind, want := range map[v1beta1.DeploymentStrategyType]int{"": 0, v1beta1.StrategyRecreate: 1,
 		v1beta1.StrategyOnDelete: 1, v1beta1.StrategyInPlace: 1} {
 		d := web(func(d *v1beta1.MachineDeployment) { d.Spec.Strategy.Type = kind })
-		if got := Expect(d, true); len(got) != want {
+		if got := Warnings(d, true); len(got) != want {
 			t.Errorf("%s: %q", kind, got)
 		}
 	}
 	frozen := web(func(d *v1beta1.MachineDeployment) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} })
-	if got := Expect(frozen, false); len(got) != 1 {
+	if got := Warnings(frozen, false); len(got) != 1 {
 		t.Errorf("frozen: %q", got)
 	}
 }

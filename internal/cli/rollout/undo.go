@@ -13,19 +13,19 @@ import (
 
 // Undo is the rollback of a deployment to an earlier revision.
 type Undo struct {
-	// To holds the MachineSet of the earlier revision. Revision is the number of the earlier revision.
-	To       *v1beta1.MachineSet
-	Revision int64
-	// After holds the changed deployment. Changes are the changed fields of its spec.
-	After   *v1beta1.MachineDeployment
-	Changes []change.Change
-	// Skipped explains why there is nothing to do, or is empty.
-	Skipped string
+	// TargetSet holds the MachineSet of the earlier revision. Revision is the number of the earlier revision.
+	TargetSet *v1beta1.MachineSet
+	Revision  int64
+	// NewDeployment holds the changed deployment. Changes are the changed fields of its spec.
+	NewDeployment *v1beta1.MachineDeployment
+	Changes       []change.Change
+	// SkipReason explains why there is nothing to do, or is empty.
+	SkipReason string
 }
 
-// Back computes a rollback to a revision. If the number is 0, Back chooses the newest revision whose template differs
+// NewUndo computes a rollback to a revision. If the number is 0, NewUndo chooses the newest revision whose template differs
 // from the current template.
-func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
+func NewUndo(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
 	if d.Spec.Paused {
 		return nil,
 			fmt.Errorf("cannot roll back machinedeployment %q while it is paused: resume it first with \"machinist rollout resume machinedeployment/%s\"", d.Name, d.Name)
@@ -37,31 +37,31 @@ func Back(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 	if err != nil {
 		return nil, err
 	}
-	u := &Undo{To: to, Revision: machinedeployment.Revision(to), After: d.DeepCopy()}
-	machinedeployment.RollBack(u.After, to, now)
-	differs, err := change.Between("spec.template", d.Spec.Template, u.After.Spec.Template)
+	u := &Undo{TargetSet: to, Revision: machinedeployment.Revision(to), NewDeployment: d.DeepCopy()}
+	machinedeployment.RollBack(u.NewDeployment, to, now)
+	differs, err := change.Diff("spec.template", d.Spec.Template, u.NewDeployment.Spec.Template)
 	if err != nil {
 		return nil, err
 	}
 	if len(differs) == 0 {
-		u.Skipped = fmt.Sprintf("the current template already matches revision %d", u.Revision)
-		u.After = d.DeepCopy()
+		u.SkipReason = fmt.Sprintf("the current template already matches revision %d", u.Revision)
+		u.NewDeployment = d.DeepCopy()
 		return u, nil
 	}
 	if machinedeployment.SameRevision(&d.Spec.Template.Spec, &to.Spec.Template.Spec) {
 		// Resetting spec.rolloutAfter would stop a restart in progress.
-		u.After.Spec.RolloutAfter = d.Spec.RolloutAfter
+		u.NewDeployment.Spec.RolloutAfter = d.Spec.RolloutAfter
 	}
-	u.Changes, err = change.Between("spec", d.Spec, u.After.Spec)
+	u.Changes, err = change.Diff("spec", d.Spec, u.NewDeployment.Spec)
 	return u, err
 }
 
 // Apply changes the given deployment in memory: it sets the template of the earlier revision. Like kubectl, Apply also
 // restores the annotation kubernetes.io/change-cause.
 func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
-	d.Spec.Template, d.Spec.RolloutAfter = *u.After.Spec.Template.DeepCopy(), u.After.Spec.RolloutAfter
+	d.Spec.Template, d.Spec.RolloutAfter = *u.NewDeployment.Spec.Template.DeepCopy(), u.NewDeployment.Spec.RolloutAfter
 	delete(d.Annotations, machinedeployment.AnnotationChangeCause)
-	if cause, ok := u.To.Annotations[machinedeployment.AnnotationChangeCause]; ok {
+	if cause, ok := u.TargetSet.Annotations[machinedeployment.AnnotationChangeCause]; ok {
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, machinedeployment.AnnotationChangeCause, cause)
 	}
 }

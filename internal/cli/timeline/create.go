@@ -13,7 +13,7 @@ import (
 
 // create returns the steps from the creation of the machine until its phase was Running for the first time. It returns
 // nil if none of these steps is recorded any more.
-func create(o Observed) *track {
+func create(o Facts) *track {
 	m, t := o.Machine, begin(Create, o.Machine.CreationTimestamp.Time)
 	if m.DeletionTimestamp != nil && !everRan(m) {
 		t.addUnknown("The machine was deleted before it was Running.")
@@ -31,7 +31,7 @@ func create(o Observed) *track {
 	return t
 }
 
-func (t *track) addSteps(o Observed) {
+func (t *track) addSteps(o Facts) {
 	launched, ran := o.trueSince(v1beta1.ConditionLaunched), o.firstRan(t)
 	if launched.IsZero() {
 		t.addCurrentStep(o, "Launch", v1beta1.ConditionLaunched)
@@ -89,7 +89,7 @@ const (
 
 // addLaunch adds the step that ended when the condition Launched became True. If the cloud reports a plausible start
 // time of the instance, addLaunch adds two steps instead: one before the start time, and one after it.
-func (t *track) addLaunch(o Observed, launched time.Time) {
+func (t *track) addLaunch(o Facts, launched time.Time) {
 	if i := o.Machine.Status.Instance; i != nil && i.LaunchTime != nil && i.LaunchTime.After(t.end()) &&
 		i.LaunchTime.Time.Before(launched) {
 		t.addStep(i.LaunchTime.Time, Step{Name: "Cloud call",
@@ -105,7 +105,7 @@ func (t *track) addLaunch(o Observed, launched time.Time) {
 
 // addCurrentStep adds the step in progress. The explanation of the step comes from the first obstacle of the machine.
 // If nothing blocks the machine, the explanation comes from the condition of the given type.
-func (t *track) addCurrentStep(o Observed, name, kind string) {
+func (t *track) addCurrentStep(o Facts, name, kind string) {
 	c := why.Blocking(o.Machine)
 	if c == nil {
 		c = o.condition(kind)
@@ -124,7 +124,7 @@ func (t *track) addCurrentStep(o Observed, name, kind string) {
 // firstRan returns the time at which the machine first became Running. It returns zero if the machine was never
 // Running. If the time is no longer recorded, firstRan returns a later time and adds a sentence about this to
 // t.unknown.
-func (o Observed) firstRan(t *track) time.Time {
+func (o Facts) firstRan(t *track) time.Time {
 	m := o.Machine
 	if last := m.Status.LastOperation; last != nil && last.Type == v1beta1.OperationCreate &&
 		last.State == v1beta1.OperationSucceeded && last.LastUpdateTime != nil {
@@ -155,7 +155,7 @@ func everRan(m *v1beta1.Machine) bool {
 	return false
 }
 
-func (o Observed) noTarget() bool {
+func (o Facts) noTarget() bool {
 	c := o.condition(v1beta1.ConditionRegistered)
 	return c != nil && c.Reason == v1beta1.ReasonNoTargetCluster
 }

@@ -14,7 +14,7 @@ import (
 
 // deleteMachine returns the steps of the machine's deletion or replacement, or nil. A replacement starts when the
 // machine is marked for it.
-func deleteMachine(o Observed) *track {
+func deleteMachine(o Facts) *track {
 	deleted := o.Machine.DeletionTimestamp
 	t := o.replaceMachine()
 	switch {
@@ -27,7 +27,7 @@ func deleteMachine(o Observed) *track {
 	return t
 }
 
-func (o Observed) replaceMachine() *track {
+func (o Facts) replaceMachine() *track {
 	var t *track
 	var turn Step
 	c := o.condition(v1beta1.ConditionRemediationRequested)
@@ -63,7 +63,7 @@ func (o Observed) replaceMachine() *track {
 
 // beginRollout returns a track that starts with the rollout. If the start time of the rollout is unknown, the track
 // starts with the creation of the newest set.
-func (o Observed) beginRollout() (t *track, known bool) {
+func (o Facts) beginRollout() (t *track, known bool) {
 	if c := rollingOut(o.Deployment); c != nil && c.Status == metav1.ConditionTrue {
 		return begin(Replace, later(c.LastTransitionTime.Time, o.Machine.CreationTimestamp.Time)), true
 	}
@@ -79,7 +79,7 @@ func rollingOut(d *v1beta1.MachineDeployment) *metav1.Condition {
 	return nil
 }
 
-func (t *track) addTeardown(o Observed) {
+func (t *track) addTeardown(o Facts) {
 	m := o.Machine
 	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
 		t.endWithOngoing(Step{Name: "Finalizers", WaitedFor: "other controllers to remove their finalizers: " +
@@ -88,7 +88,7 @@ func (t *track) addTeardown(o Observed) {
 		return
 	}
 	reported := o.condition(v1beta1.ConditionDeleting)
-	if c := o.condition(v1beta1.ConditionUpToDate); reported == nil && m.Replacing() && c != nil {
+	if c := o.condition(v1beta1.ConditionUpToDate); reported == nil && m.IsReplacing() && c != nil {
 		reported = c
 	}
 	if reported == nil {
@@ -112,7 +112,7 @@ func (t *track) addTeardown(o Observed) {
 }
 
 // addDrain adds the steps until the end of the drain, and reports whether the drain has ended.
-func (t *track) addDrain(o Observed, reported *metav1.Condition) bool {
+func (t *track) addDrain(o Facts, reported *metav1.Condition) bool {
 	c := o.condition(v1beta1.ConditionDrained)
 	switch {
 	case c == nil && o.deletionRequested() == nil && beforeDrain(reported.Reason):
@@ -146,7 +146,7 @@ func beforeDrain(reason string) bool {
 }
 
 // deletionRequested returns the time of the latest request to the cloud to delete the instance, or nil.
-func (o Observed) deletionRequested() *time.Time {
+func (o Facts) deletionRequested() *time.Time {
 	last := o.Machine.Status.LastOperation
 	if last == nil || last.Type != v1beta1.OperationDelete || last.LastUpdateTime == nil {
 		return nil
@@ -154,7 +154,7 @@ func (o Observed) deletionRequested() *time.Time {
 	return &last.LastUpdateTime.Time
 }
 
-func (t *track) addInstanceDeletion(o Observed, reported *metav1.Condition) {
+func (t *track) addInstanceDeletion(o Facts, reported *metav1.Condition) {
 	last, asked := o.Machine.Status.LastOperation, o.deletionRequested()
 	if asked == nil {
 		t.endWithOngoing(blockedStep("Cloud call", reported))

@@ -68,9 +68,9 @@ func launched(cloudStart, seconds int) func(*v1beta1.Machine) {
 	}
 }
 
-// ran returns a function that adds a Ready Node to the machine. The machine has been Running since the given number of
+// withReadyNode returns a function that adds a Ready Node to the machine. The machine has been Running since the given number of
 // seconds after noon.
-func ran(seconds int) func(*v1beta1.Machine) {
+func withReadyNode(seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-1", UID: "n"}
 		yes(v1beta1.ConditionRegistered, v1beta1.ReasonNodeRegistered, seconds)(m)
@@ -123,7 +123,7 @@ func event(seconds int, count int32, reason, message string) why.Event {
 }
 
 // rollout adds a deployment and its newest set. The rollout started the given number of seconds after noon.
-func rollout(o Observed, status metav1.ConditionStatus, seconds int) Observed {
+func rollout(o Facts, status metav1.ConditionStatus, seconds int) Facts {
 	o.Deployment = &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 	o.Deployment.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionRollingOut, Status: status,
 		Reason: v1beta1.ReasonRolloutBlocked, Message: "Waiting for 1 machine of web-2 to become available.",
@@ -132,10 +132,10 @@ func rollout(o Observed, status metav1.ConditionStatus, seconds int) Observed {
 	return o
 }
 
-// golden compares a timeline with golden files, and checks its steps.
-func golden(t *testing.T, name string, o Observed, s printer.Style) {
+// checkGolden compares a timeline with golden files, and checks its steps.
+func checkGolden(t *testing.T, name string, o Facts, s printer.Style) {
 	t.Helper()
-	line := Of(o)
+	line := New(o)
 	checkSteps(t, line)
 	var text strings.Builder
 	if err := line.Text(&text, s); err != nil {

@@ -9,14 +9,14 @@ import (
 )
 
 // replaceInstance returns the steps in which the machine got a new instance, or nil.
-func replaceInstance(o Observed) *track {
+func replaceInstance(o Facts) *track {
 	since, replaced := replacedInstance(o)
 	if !replaced || o.Machine.DeletionTimestamp != nil {
 		return nil
 	}
 	t := begin(Replace, since)
 	t.addUnknown("The creation of the machine is no longer recorded, because its instance was replaced.")
-	if o.Machine.Replacing() {
+	if o.Machine.IsReplacing() {
 		t.addTeardown(o)
 		return t
 	}
@@ -33,7 +33,7 @@ func replaceInstance(o Observed) *track {
 }
 
 // replacedInstance reports whether the machine got a new instance, and when the replacement started.
-func replacedInstance(o Observed) (since time.Time, replaced bool) {
+func replacedInstance(o Facts) (since time.Time, replaced bool) {
 	c := o.condition(v1beta1.ConditionUpToDate)
 	if c != nil && c.Status != metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacing {
 		return c.LastTransitionTime.Time, true

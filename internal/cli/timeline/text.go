@@ -16,12 +16,12 @@ const barColumns = 10
 // Text writes a table for each operation, with one row for each step.
 func (t Timeline) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
-	head := []string{s.Strong(t.Object) + " -n " + t.Namespace}
+	head := []string{s.Bold(t.Object) + " -n " + t.Namespace}
 	if t.State != "" {
 		head = append(head, t.State)
 	}
 	if t.Node != "" {
-		head = append(head, "node "+printer.Clean(t.Node))
+		head = append(head, "node "+printer.Sanitize(t.Node))
 	}
 	fmt.Fprintln(&out, strings.Join(head, "   "))
 	for _, o := range t.Operations {
@@ -30,8 +30,8 @@ func (t Timeline) Text(w io.Writer, s printer.Style) error {
 			return err
 		}
 	}
-	for _, u := range t.Unread {
-		fmt.Fprintf(&out, "\n%s\n", s.Faint(printer.Clean(u)))
+	for _, u := range t.ReadErrors {
+		fmt.Fprintf(&out, "\n%s\n", s.Dim(printer.Sanitize(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -42,23 +42,23 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 	if o.End != nil {
 		ends = "until " + formatTime(*o.End)
 	}
-	fmt.Fprintf(w, "%s   %s, from %s %s\n", s.Strong(string(o.Kind)), Took(o.Seconds), formatTime(o.Start), ends)
+	fmt.Fprintf(w, "%s   %s, from %s %s\n", s.Bold(string(o.Kind)), FormatDuration(o.Seconds), formatTime(o.Start), ends)
 	head := []string{"STEP", "STARTED", "TOOK", "SHARE", "WAITED FOR"}
-	if s.Wide {
+	if s.AllColumns {
 		head = append(head, "REASON", "ENDED BY")
 	}
 	var rows [][]string
 	for _, step := range o.Steps {
-		waited := printer.Clean(step.WaitedFor)
+		waited := printer.Sanitize(step.WaitedFor)
 		if step.End == nil {
 			waited = s.Warn("now:") + " " + waited
 		}
-		row := []string{step.Name, started(o.Start, step.Start), Took(step.Seconds), share(step.Share, s), waited}
-		if s.Wide {
+		row := []string{step.Name, formatStart(o.Start, step.Start), FormatDuration(step.Seconds), share(step.Share, s), waited}
+		if s.AllColumns {
 			row = append(row, step.Reason, step.EndedBy)
 		}
 		rows = append(rows, row)
-		if message := printer.Clean(step.Message); message != "" && step.End == nil {
+		if message := printer.Sanitize(step.Message); message != "" && step.End == nil {
 			rows = append(rows, indented("  "+message, len(head)))
 		}
 		for _, e := range step.Events {
@@ -69,7 +69,7 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 		return err
 	}
 	for _, u := range o.Unknown {
-		fmt.Fprintln(w, s.Faint("Not known: "+printer.Clean(u)))
+		fmt.Fprintln(w, s.Dim("Not known: "+printer.Sanitize(u)))
 	}
 	return nil
 }
@@ -85,22 +85,22 @@ func (e Occurrence) line() string {
 	if e.Count > 1 {
 		times = fmt.Sprintf(" %d times", e.Count)
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s event %s%s: %s", e.Time.Format("15:04:05Z"), printer.Clean(e.Reason), times,
-		printer.Clean(e.Message)))
+	return strings.TrimSpace(fmt.Sprintf("%s event %s%s: %s", e.Time.Format("15:04:05Z"), printer.Sanitize(e.Reason), times,
+		printer.Sanitize(e.Message)))
 }
 
-// started returns the start time of a step for the table. The text includes the date only if the step and the operation
+// formatStart returns the start time of a step for the table. The text includes the date only if the step and the operation
 // started on different days.
-func started(operation, step time.Time) string {
+func formatStart(operation, step time.Time) string {
 	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
 		return step.UTC().Format("15:04:05Z")
 	}
 	return formatTime(step)
 }
 
-// Took formats the duration of a step in seconds. For less than one second, the text is "<1s", because times in the API
+// FormatDuration formats the duration of a step in seconds. For less than one second, the text is "<1s", because times in the API
 // are whole seconds.
-func Took(seconds float64) string {
+func FormatDuration(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"
 	}

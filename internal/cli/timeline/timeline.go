@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Observed holds a machine and the objects that are needed to compute its timeline. Objects that could not be read are
+// Facts holds a machine and the objects that are needed to compute its timeline. Objects that could not be read are
 // empty.
-type Observed struct {
+type Facts struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
 	// Node is the Node of the machine, or nil.
@@ -28,8 +28,8 @@ type Observed struct {
 	Events []why.Event
 	// EventsUnread is true if events could not be read.
 	EventsUnread bool
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string
 }
 
 // Timeline is the known history of a machine as a list of operations.
@@ -43,8 +43,8 @@ type Timeline struct {
 	Node      string `json:"node,omitempty"`
 	// Operations are sorted by time, oldest first.
 	Operations []Operation `json:"operations"`
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string `json:"unread,omitempty"`
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 // Kind says what an operation does with the machine: Create, Replace or Delete.
@@ -104,15 +104,15 @@ type Occurrence struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// Of returns the timeline of a machine. The timeline contains the creation, replacement and deletion with their steps.
-func Of(o Observed) Timeline {
+// New returns the timeline of a machine. The timeline contains the creation, replacement and deletion with their steps.
+func New(o Facts) Timeline {
 	m := o.Machine
 	t := Timeline{Now: o.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),
-		Operations: []Operation{}, Unread: o.Unread}
+		Operations: []Operation{}, ReadErrors: o.ReadErrors}
 	if m.Status.NodeRef != nil {
 		t.Node = m.Status.NodeRef.Name
 	}
-	for _, operation := range []func(Observed) *track{create, replaceInstance, deleteMachine} {
+	for _, operation := range []func(Facts) *track{create, replaceInstance, deleteMachine} {
 		if track := operation(o); track != nil {
 			t.Operations = append(t.Operations, track.finish(o))
 		}

@@ -58,7 +58,7 @@ func (t *track) addUnknown(format string, args ...any) {
 	t.unknown = append(t.unknown, fmt.Sprintf(format, args...))
 }
 
-func (t *track) finish(o Observed) Operation {
+func (t *track) finish(o Facts) Operation {
 	op := Operation{Kind: t.kind, Start: t.start, Steps: t.steps, Unknown: t.unknown}
 	end := o.Now
 	if !t.ongoing {
@@ -99,12 +99,12 @@ func (t *track) finish(o Observed) Operation {
 	return op
 }
 
-func (o Observed) condition(kind string) *metav1.Condition {
+func (o Facts) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(o.Machine.Status.Conditions, kind)
 }
 
 // trueSince returns the time at which a condition became True. It returns zero if the condition is not True.
-func (o Observed) trueSince(kind string) time.Time {
+func (o Facts) trueSince(kind string) time.Time {
 	if c := o.condition(kind); c != nil && c.Status == metav1.ConditionTrue {
 		return c.LastTransitionTime.Time
 	}

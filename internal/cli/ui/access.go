@@ -17,7 +17,7 @@ import (
 // tokenParameter is the query parameter with the token of a link.
 const tokenParameter = "token"
 
-// access decides which requests the server answers. Three kinds of foreign clients can send requests:
+// accessChecker decides which requests the server answers. Three kinds of foreign clients can send requests:
 //
 //   - Another user or program on this computer. This client does not have the cookie with the secret, which the browser
 //     got when the user opened the link. Links remain in terminals and histories, so the token in a link is valid only
@@ -26,7 +26,7 @@ const tokenParameter = "token"
 //     (SameSite=Strict). The server also rejects headers that name another site or origin.
 //   - A page whose host name resolves to a loopback address (DNS rebinding). The header Host of its requests contains
 //     this host name.
-type access struct {
+type accessChecker struct {
 	// hosts are the allowed values of the header Host.
 	hosts []string
 	// cookie is the name of the cookie with the secret. The name contains the port, so that several servers on one host
@@ -40,9 +40,9 @@ type access struct {
 	secret string
 }
 
-func newAccess(address net.Addr) *access {
+func newAccess(address net.Addr) *accessChecker {
 	host, port, _ := net.SplitHostPort(address.String())
-	return &access{hosts: []string{net.JoinHostPort(host, port), net.JoinHostPort("localhost", port)},
+	return &accessChecker{hosts: []string{net.JoinHostPort(host, port), net.JoinHostPort("localhost", port)},
 		cookie: "machinist_ui_" + port, token: random(), secret: random()}
 }
 
@@ -54,7 +54,7 @@ func random() string {
 }
 
 // newToken replaces the token. The previous token becomes invalid.
-func (a *access) newToken() string {
+func (a *accessChecker) newToken() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.token = random()
@@ -62,7 +62,7 @@ func (a *access) newToken() string {
 }
 
 // exchange invalidates a valid token and returns true. If the token is not valid, exchange returns false.
-func (a *access) exchange(token string) bool {
+func (a *accessChecker) exchange(token string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.token == "" || subtle.ConstantTimeCompare([]byte(token), []byte(a.token)) != 1 {
@@ -75,7 +75,7 @@ func (a *access) exchange(token string) bool {
 // reject checks the headers of a request. If a header is not allowed, reject returns the reason. Otherwise, the
 // method returns "". A request with a token may come from another site, because the browser opens the link from a
 // local file.
-func (a *access) reject(r *http.Request, withToken bool) string {
+func (a *accessChecker) reject(r *http.Request, withToken bool) string {
 	if !slices.Contains(a.hosts, r.Host) {
 		return "The host name of this request is not the name of this server."
 	}
@@ -90,14 +90,14 @@ func (a *access) reject(r *http.Request, withToken bool) string {
 	return "A page of another site sent this request."
 }
 
-func (a *access) hasSecret(r *http.Request) bool {
+func (a *accessChecker) hasSecret(r *http.Request) bool {
 	cookie, err := r.Cookie(a.cookie)
 	return err == nil && subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(a.secret)) == 1
 }
 
 // protect returns a handler that refuses forbidden requests, and passes the other requests to the handler next. When a
 // client has opened the link, the returned handler calls onLinkUsed.
-func (a *access) protect(next http.Handler, onLinkUsed func()) http.Handler {
+func (a *accessChecker) protect(next http.Handler, onLinkUsed func()) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secureHeaders(w.Header())
 		query := r.URL.Query()

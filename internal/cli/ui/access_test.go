@@ -85,7 +85,7 @@ func TestAccess(t *testing.T) {
 func TestLinkCanBeUsedOnce(t *testing.T) {
 	s := listen(t, newFake())
 	used := 0
-	s.options.Used = func(string) { used++ }
+	s.options.OnLinkUsed = func(string) { used++ }
 	b := &browser{t: t, server: s, handler: s.Handler()}
 	link, _ := url.Parse(s.Link())
 	at := "/machines?q=a&" + link.RawQuery

@@ -27,11 +27,11 @@ type deploymentBody struct {
 	Bar        Bar
 	Why        why.View
 	Revisions  []revisionRow
-	// Older is the number of hidden revisions.
-	Older    int
-	Zones    []zoneCount
-	Failures []failureRow
-	Machines []*fleet.Machine
+	// HiddenRevisions is the number of hidden revisions.
+	HiddenRevisions int
+	Zones           []zoneCount
+	Failures        []failureRow
+	Machines        []*fleet.Machine
 	// All is the filter that selects the machines of the deployment. Total is the number of these machines.
 	All   Filter
 	Total int
@@ -86,7 +86,7 @@ func deploymentPage(r *request) (*page, error) {
 	slices.SortFunc(b.Revisions, func(x, y revisionRow) int {
 		return cmp.Or(cmp.Compare(y.Number, x.Number), cmp.Compare(x.Set.Name, y.Set.Name))
 	})
-	if b.Older = max(0, len(b.Revisions)-maxRevisions); b.Older > 0 {
+	if b.HiddenRevisions = max(0, len(b.Revisions)-maxRevisions); b.HiddenRevisions > 0 {
 		b.Revisions = b.Revisions[:maxRevisions]
 	}
 	b.All.Sort = "state"

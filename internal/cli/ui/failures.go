@@ -26,15 +26,15 @@ type failuresBody struct {
 // failureRow is a failure with the current state of the machine.
 type failureRow struct {
 	why.Failure
-	// There is true if the machine still exists. State is its current phase.
-	There bool
-	State string
+	// Exists is true if the machine still exists. State is its current phase.
+	Exists bool
+	State  string
 }
 
 func failureRowOf(s *Snapshot, f why.Failure) failureRow {
 	row := failureRow{Failure: f}
 	if m := s.machines[types.NamespacedName{Namespace: f.Namespace, Name: f.Machine}]; m != nil {
-		row.There, row.State = true, string(m.Status.Phase)
+		row.Exists, row.State = true, string(m.Status.Phase)
 	}
 	return row
 }

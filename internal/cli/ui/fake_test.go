@@ -60,9 +60,9 @@ func (f *fake) change(modify func(*fleet.Facts)) {
 	f.changed <- struct{}{}
 }
 
-func (f *fake) Changed() <-chan struct{} { return f.changed }
+func (f *fake) ChangeEvents() <-chan struct{} { return f.changed }
 
-func (f *fake) Lost() (time.Time, string) {
+func (f *fake) Outage() (time.Time, string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost, ""
@@ -83,7 +83,7 @@ func (f *fake) WhyDeployment(_ context.Context, key types.NamespacedName) (why.V
 }
 
 func (f *fake) Timeline(_ context.Context, m *v1beta1.Machine, events []why.Event, unread bool) timeline.Timeline {
-	return timeline.Of(timeline.Observed{Now: noon, Machine: m, Events: events, EventsUnread: unread})
+	return timeline.New(timeline.Facts{Now: noon, Machine: m, Events: events, EventsUnread: unread})
 }
 
 func (f *fake) Events(context.Context, *v1beta1.Machine) ([]why.Event, string) { return f.events, "" }

@@ -64,8 +64,8 @@ func (f Filter) pageURL(page int) string {
 	return f.URL()
 }
 
-// By returns the URL that sorts the list in the given order. If the list already has this order, the URL reverses it.
-func (f Filter) By(order string) string {
+// SortURL returns the URL that sorts the list in the given order. If the list already has this order, the URL reverses it.
+func (f Filter) SortURL(order string) string {
 	if f.sorted() == order {
 		order = "-" + order
 	}
@@ -76,8 +76,8 @@ func (f Filter) By(order string) string {
 	return f.URL()
 }
 
-// Sorted returns the attribute aria-sort of a column.
-func (f Filter) Sorted(order string) string {
+// AriaSort returns the attribute aria-sort of a column.
+func (f Filter) AriaSort(order string) string {
 	switch f.sorted() {
 	case order:
 		return "ascending"
@@ -89,8 +89,8 @@ func (f Filter) Sorted(order string) string {
 
 func (f Filter) sorted() string { return cmp.Or(f.Sort, "name") }
 
-// Empty reports whether all machines are selected.
-func (f Filter) Empty() bool {
+// IsEmpty reports whether all machines are selected.
+func (f Filter) IsEmpty() bool {
 	f.Sort, f.Page = "", 0
 	return f == Filter{}
 }
@@ -114,7 +114,7 @@ func (f Filter) matches(m *fleet.Machine) bool {
 	switch f.State {
 	case "":
 	case unsettledState:
-		if m.Settled() {
+		if m.IsSettled() {
 			return false
 		}
 	case brokenState:
@@ -150,7 +150,7 @@ func urgency(m *fleet.Machine) int {
 	switch {
 	case fleet.ToneOf(m.State) == fleet.Bad:
 		return 0
-	case !m.Settled():
+	case !m.IsSettled():
 		return 1
 	}
 	return 2

@@ -16,11 +16,11 @@ import (
 
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"clean": printer.Clean,
+		"clean": printer.Sanitize,
 		"state": func(word string) State { return State{Word: word, Tone: fleet.ToneOf(word)} },
 		"tone":  func(tone, word string) State { return State{Word: word, Tone: fleet.Tone(tone)} },
 		"count": wording.Count[int],
-		"few":   why.Few,
+		"few":   why.JoinFirst,
 		"machineURL": func(namespace, name string) string {
 			return objectPath("machines", namespace, name)
 		},
@@ -76,8 +76,8 @@ type Moment struct {
 	Machine, Exact, Words string
 }
 
-// At returns the texts with which a page shows the time t. It returns nil for a zero time.
-func (v view) At(t any) *Moment {
+// Time returns the texts with which a page shows the time t. It returns nil for a zero time.
+func (v view) Time(t any) *Moment {
 	var at time.Time
 	switch t := t.(type) {
 	case time.Time:

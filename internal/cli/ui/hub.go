@@ -41,7 +41,7 @@ func (h *hub) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.source.Changed():
+		case <-h.source.ChangeEvents():
 			changed = true
 			if !wait(ctx, pause) {
 				return
@@ -86,7 +86,7 @@ func (h *hub) read(ctx context.Context, changed bool) error {
 		same := *before
 		next = &same
 	}
-	next.LostSince, next.LostWhy = h.source.Lost()
+	next.LostSince, next.LostWhy = h.source.Outage()
 	if err != nil && next.LostSince.IsZero() {
 		next.LostSince, next.LostWhy = h.now(), err.Error()
 	}

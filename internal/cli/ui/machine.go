@@ -31,8 +31,8 @@ type machineBody struct {
 	Operations []operation
 	// History lists what happened to the machine, latest first.
 	History []why.Moment
-	// Earlier holds the number of older history entries that the page does not show.
-	Earlier int
+	// HiddenEntries holds the number of older history entries that the page does not show.
+	HiddenEntries int
 	// NoEvents explains why the events could not be read, or is empty.
 	NoEvents string
 	// Drain and Volumes are the conditions Drained and VolumesDetached, or nil.
@@ -59,7 +59,7 @@ func machinePage(r *request) (*page, error) {
 	}
 	b.Operations = operationsOf(r.server.options.Source.Timeline(r.Context(), m, events, unread != ""))
 	b.History = why.History(m, events, failures)
-	if b.Earlier = max(0, len(b.History)-maxMoments); b.Earlier > 0 {
+	if b.HiddenEntries = max(0, len(b.History)-maxMoments); b.HiddenEntries > 0 {
 		b.History = b.History[:maxMoments]
 	}
 	b.Drain = meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)

@@ -35,7 +35,7 @@ func machinesPage(r *request) (*page, error) {
 	b.Deployments, b.Zones, b.States, b.Namespaces, b.NoZone = choices(r.snapshot, b.AllNamespaces)
 	waiting := 0
 	for _, m := range chosen {
-		if !m.Settled() {
+		if !m.IsSettled() {
 			waiting++
 		}
 	}

@@ -16,9 +16,9 @@ type orphansBody struct {
 	Reports []orphanReport
 	Rows    []orphanRow
 	Paging  Paging
-	// Elsewhere holds the number of instances that are hidden because their former machines were in other namespaces.
-	Elsewhere int
-	Unread    []string
+	// InOtherNamespaces holds the number of instances that are hidden because their former machines were in other namespaces.
+	InOtherNamespaces int
+	ReadErrors        []string
 }
 
 type orphanReport struct {
@@ -39,7 +39,7 @@ func orphansPage(r *request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := orphansBody{Elsewhere: o.Elsewhere, Unread: o.Unread}
+	b := orphansBody{InOtherNamespaces: o.InOtherNamespaces, ReadErrors: o.ReadErrors}
 	var rows []orphanRow
 	total := 0
 	for _, report := range o.Reports {

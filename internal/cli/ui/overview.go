@@ -59,7 +59,7 @@ func totalsOf(machines []fleet.Machine) totals {
 			t.Leaving++
 		case fleet.ToneOf(m.State) == fleet.Bad:
 			t.Broken++
-		case m.Settled():
+		case m.IsSettled():
 			t.Settled++
 		default:
 			t.Coming++
@@ -121,5 +121,5 @@ func overviewSummary(b overviewBody, rows []deploymentRow) string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// Cut returns how many of n rows the page shows.
-func (b overviewBody) Cut(n int) int { return min(n, maxRows) }
+// RowLimit returns how many of n rows the page shows.
+func (b overviewBody) RowLimit(n int) int { return min(n, maxRows) }

@@ -49,7 +49,7 @@ func largeFleet() *fake {
 		f.events = append(f.events, why.Event{First: noon, Last: noon, Count: 3, Warning: true, Reason: "CreateFailed",
 			Message: long[:400+i]})
 	}
-	page := ledger.Page{Provider: "sim", Written: noon, Period: 1800, Total: 500}
+	page := ledger.Page{Provider: "sim", WriteTime: noon, Period: 1800, Total: 500}
 	for i := range ledger.MostEntries {
 		page.Entries = append(page.Entries, ledger.Entry{ProviderID: fmt.Sprintf("sim://sim-1/sim-1a/i-%017x", i),
 			Machine: "prod/" + f.facts.Machines[i].Name, Source: "prod/large", FirstSeen: noon, Outcome: "Unconfirmed"})
@@ -86,7 +86,7 @@ func TestMarkupInNamesAndMessagesIsEscaped(t *testing.T) {
 	d.Status.RecentFailures = []v1beta1.FailedMachine{{Name: evil, Reason: evil, Message: evil, Time: &at}}
 	d.Status.Conditions[0].Message = evil
 	f.events = []why.Event{{Last: noon, Reason: evil, Message: evil}}
-	f.facts.Unread, f.scope = []string{evil}, Scope{Context: evil, Server: evil}
+	f.facts.ReadErrors, f.scope = []string{evil}, Scope{Context: evil, Server: evil}
 	f.orphans = fleet.OrphansOf(noon, "", []ledger.Page{{Provider: evil, Stopped: evil, Entries: []ledger.Entry{{ProviderID: evil,
 		Machine: evil, Source: evil, Outcome: evil}}}}, nil)
 	f.plans, f.planErr = []*preview.Plan{{Name: evil, Namespace: evil, Notes: []string{evil}}}, errors.New(evil)

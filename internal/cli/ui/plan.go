@@ -13,18 +13,18 @@ const maxPlanned = 60
 // planBody shows the same as "machinist plan".
 type planBody struct {
 	Manifest string
-	Plans    []planned
-	// Left is the number of plans that the page does not show.
-	Left int
+	Plans    []plannedChange
+	// HiddenPlans is the number of plans that the page does not show.
+	HiddenPlans int
 	// Failure explains why the plans could not be computed.
 	Failure string
 }
 
-type planned struct {
+type plannedChange struct {
 	*preview.Plan
 	Rows []preview.Row
-	// Left holds the number of rows that the page does not show.
-	Left int
+	// HiddenRows holds the number of rows that the page does not show.
+	HiddenRows int
 }
 
 func planPage(r *request) (*page, error) {
@@ -53,14 +53,14 @@ func planPage(r *request) (*page, error) {
 		b.Failure = err.Error()
 		p.status = http.StatusUnprocessableEntity
 	}
-	if b.Left = max(0, len(plans)-maxPlanned); b.Left > 0 {
+	if b.HiddenPlans = max(0, len(plans)-maxPlanned); b.HiddenPlans > 0 {
 		plans = plans[:maxPlanned]
 	}
 	left := maxPlanned
 	for _, plan := range plans {
 		rows := plan.Rows()
-		x := planned{Plan: plan, Rows: rows[:min(len(rows), left)]}
-		x.Left = len(rows) - len(x.Rows)
+		x := plannedChange{Plan: plan, Rows: rows[:min(len(rows), left)]}
+		x.HiddenRows = len(rows) - len(x.Rows)
 		left -= len(x.Rows)
 		b.Plans = append(b.Plans, x)
 	}
@@ -69,4 +69,4 @@ func planPage(r *request) (*page, error) {
 }
 
 // Shown returns the changes that the page shows: the first maxPlanned changes of the plan.
-func (p planned) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), maxPlanned)] }
+func (p plannedChange) Shown() []preview.Change { return p.Changes[:min(len(p.Changes), maxPlanned)] }

@@ -16,24 +16,24 @@ type Options struct {
 	Source Source
 	// Now returns the local time. The default is time.Now.
 	Now func() time.Time
-	// Used is a callback, and may be nil. After a browser has opened the link, the server passes a new link to this
+	// OnLinkUsed is a callback, and may be nil. After a browser has opened the link, the server passes a new link to this
 	// callback. The new link replaces the old link.
-	Used func(link string)
+	OnLinkUsed func(link string)
 }
 
 // Server serves the fleet view.
 type Server struct {
 	options  Options
 	hub      *hub
-	access   *access
+	access   *accessChecker
 	listener net.Listener
 	pages    *pages
 	// planning is a semaphore: the server computes only one plan at a time.
 	planning chan struct{}
 	// streams is a semaphore for pages that receive updates.
 	streams chan struct{}
-	// ended is closed at shutdown, so that streams end too.
-	ended chan struct{}
+	// shutdown is closed at shutdown, so that streams end too.
+	shutdown chan struct{}
 }
 
 const (
@@ -52,15 +52,15 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Used == nil {
-		o.Used = func(string) {}
+	if o.OnLinkUsed == nil {
+		o.OnLinkUsed = func(string) {}
 	}
 	pages, err := newPages()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{options: o, hub: newHub(o.Source, o.Now), pages: pages, planning: make(chan struct{}, 1),
-		streams: make(chan struct{}, maxStreams), ended: make(chan struct{})}
+		streams: make(chan struct{}, maxStreams), shutdown: make(chan struct{})}
 	if err := s.hub.read(ctx, false); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	select {
 	case err = <-served:
 	case <-ctx.Done():
-		close(s.ended)
+		close(s.shutdown)
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 		defer cancel()
 		if server.Shutdown(grace) != nil {
@@ -132,5 +132,5 @@ func (s *Server) Handler() http.Handler {
 	})
 	mux.HandleFunc("GET /events", s.stream)
 	mux.HandleFunc("GET /assets/{name}", s.asset)
-	return s.access.protect(mux, func() { s.options.Used(s.Link()) })
+	return s.access.protect(mux, func() { s.options.OnLinkUsed(s.Link()) })
 }

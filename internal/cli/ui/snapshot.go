@@ -151,8 +151,8 @@ func (s *Snapshot) owners(m *v1beta1.Machine) (*v1beta1.MachineSet, *v1beta1.Mac
 // sameFleet reports whether pages look the same with both snapshots. sameFleet compares only the unwatched data,
 // because the caller has found that no watched object has changed.
 func (s *Snapshot) sameFleet(other *Snapshot) bool {
-	return s.LostSince.Equal(other.LostSince) && slices.Equal(s.Status.Unread, other.Status.Unread) &&
+	return s.LostSince.Equal(other.LostSince) && slices.Equal(s.Status.ReadErrors, other.Status.ReadErrors) &&
 		slices.EqualFunc(s.Status.Processes, other.Status.Processes, func(a, b why.Process) bool {
-			return a.Name == b.Name && a.Known == b.Known && a.Running == b.Running
+			return a.Name == b.Name && a.IsKnown == b.IsKnown && a.IsRunning == b.IsRunning
 		})
 }

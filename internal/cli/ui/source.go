@@ -20,11 +20,11 @@ type Source interface {
 	Scope() Scope
 	// Facts returns the objects of the fleet from caches.
 	Facts(ctx context.Context) (fleet.Facts, error)
-	// Changed returns a channel that receives a value after an object of the fleet has changed.
-	Changed() <-chan struct{}
-	// Lost returns the time at which the cluster stopped answering, and the error. The time is zero while the cluster
+	// ChangeEvents returns a channel that receives a value after an object of the fleet has changed.
+	ChangeEvents() <-chan struct{}
+	// Outage returns the time at which the cluster stopped answering, and the error. The time is zero while the cluster
 	// answers.
-	Lost() (since time.Time, why string)
+	Outage() (since time.Time, why string)
 	// WhyMachine and WhyDeployment explain what an object waits for.
 	WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View
 	WhyDeployment(ctx context.Context, key types.NamespacedName) (why.View, error)

@@ -45,7 +45,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-s.ended:
+		case <-s.shutdown:
 			return
 		case version := <-versions:
 			if send(version) != nil {

@@ -20,11 +20,11 @@ func (e *explanation) providerNotRunning() []Finding {
 	for i := range findings {
 		f := &findings[i]
 		if e.Machine.DeletionTimestamp != nil {
-			f.Do += e.removeFinalizer("If the process will never run again")
+			f.Instructions += e.removeFinalizer("If the process will never run again")
 			continue
 		}
-		if !e.Provider.Known && e.Machine.Spec.ProviderID == "" {
-			f.Do += " If there is no such provider, the class is wrong. " + e.useAnotherClass()
+		if !e.Provider.IsKnown && e.Machine.Spec.ProviderID == "" {
+			f.Instructions += " If there is no such provider, the class is wrong. " + e.useAnotherClass()
 		}
 	}
 	return findings
@@ -37,23 +37,23 @@ func (e *explanation) correctAdvice(c *metav1.Condition, f Finding) Finding {
 	switch c.Reason {
 	case v1beta1.ReasonClassDeleting:
 		if !deleted {
-			f.Do = "Apply the class again when it is gone, or use another class. " + e.useAnotherClass()
+			f.Instructions = "Apply the class again when it is gone, or use another class. " + e.useAnotherClass()
 		}
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
 		if e.main > 0 {
-			f.Ends, f.Do = "", "" // The first finding already reports that the process is not running.
+			f.NextStep, f.Instructions = "", "" // The first finding already reports that the process is not running.
 		}
 	case v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonSecretNotLabelled:
 		if deleted {
-			f.Do += forceDelete("If the Secret never existed, or the account is gone")
+			f.Instructions += forceDelete("If the Secret never existed, or the account is gone")
 		}
 	case v1beta1.ReasonCredentialsRefused, v1beta1.ReasonDeleteError, v1beta1.ReasonProviderUnavailable:
 		if deleted {
-			f.Do += forceDelete("If this can never be fixed")
+			f.Instructions += forceDelete("If this can never be fixed")
 		}
 	case v1beta1.ReasonInstanceTerminating:
 		if deleted && e.Now.Sub(e.Machine.DeletionTimestamp.Time) > time.Hour {
-			f.Do += forceDelete("If the cloud never deletes the instance")
+			f.Instructions += forceDelete("If the cloud never deletes the instance")
 		}
 	}
 	return f

@@ -36,19 +36,19 @@ func autoscalerFindings(about string, f FleetFacts, conditions []metav1.Conditio
 	smallest, largest, err := autoscaling.Bounds(annotations)
 	switch {
 	case err != nil:
-		findings = append(findings, Finding{About: about, Reason: MalformedBounds, Message: err.Error(),
-			What: "cluster-autoscaler cannot parse the sizes of this group, and therefore scales none of its groups.",
-			Do:   "Correct the annotation that the message names. For example: " + setLargest})
+		findings = append(findings, Finding{Object: about, Reason: MalformedBounds, Message: err.Error(),
+			Description:  "cluster-autoscaler cannot parse the sizes of this group, and therefore scales none of its groups.",
+			Instructions: "Correct the annotation that the message names. For example: " + setLargest})
 	case largest == 0:
-		findings = append(findings, Finding{About: about, Reason: NoLargestSize,
-			What: "cluster-autoscaler ignores the group, because its largest size is missing or 0.",
-			Do:   "Set the largest size. For example: " + setLargest})
+		findings = append(findings, Finding{Object: about, Reason: NoLargestSize,
+			Description:  "cluster-autoscaler ignores the group, because its largest size is missing or 0.",
+			Instructions: "Set the largest size. For example: " + setLargest})
 	case replicas < smallest || replicas > largest:
-		findings = append(findings, Finding{About: about, Reason: OutsideBounds,
-			What: fmt.Sprintf("The group has %d replicas, but cluster-autoscaler may only choose %d to %d. The autoscaler does not "+
+		findings = append(findings, Finding{Object: about, Reason: OutsideBounds,
+			Description: fmt.Sprintf("The group has %d replicas, but cluster-autoscaler may only choose %d to %d. The autoscaler does not "+
 				"correct this: it adds no machines above the largest size, and removes none below the smallest size.",
 				replicas, smallest, largest),
-			Do: fmt.Sprintf("kubectl scale %s --replicas=%d", argument(about), min(max(replicas, smallest), largest))})
+			Instructions: fmt.Sprintf("kubectl scale %s --replicas=%d", argument(about), min(max(replicas, smallest), largest))})
 	}
 	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionScalableFromZero); c != nil &&
 		c.Status == metav1.ConditionFalse {

@@ -26,7 +26,7 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	if m.DeletionTimestamp != nil {
 		return deletionCondition(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
 	}
-	if machinestate.Paused(m) {
+	if machinestate.IsPaused(m) {
 		c := metav1.Condition{Type: v1beta1.ConditionPaused, Status: metav1.ConditionTrue,
 			Reason: v1beta1.ReasonPausedByAnnotation}
 		if found := find(v1beta1.ConditionPaused); found != nil && found.Status == metav1.ConditionTrue {
@@ -133,8 +133,8 @@ type Group struct {
 // startDelay is how long a running process may need to start processing a machine.
 const startDelay = time.Minute
 
-// Ordinary reports whether the machines wait for a normal step such as booting, and not because of a problem.
-func (g Group) Ordinary(now time.Time) bool {
+// IsNormal reports whether the machines wait for a normal step such as booting, and not because of a problem.
+func (g Group) IsNormal(now time.Time) bool {
 	switch g.Reason {
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
 		return g.Condition == v1beta1.ConditionLaunched || g.Oldest == nil || now.Sub(*g.Oldest) < startDelay

@@ -16,16 +16,16 @@ func ExplainClass(f ClassFacts) []Finding {
 	findings := f.Provider.notRunning(about, "If the process does not run, the class is not checked, and no machine is created from it.")
 	add := func(condition metav1.Condition, kind string) {
 		m := MeaningOf(kind, condition.Reason)
-		findings = append(findings, Finding{About: about, Condition: condition.Type, Reason: condition.Reason,
-			What: m.Explanation, Message: condition.Message, Since: inUTC(condition.LastTransitionTime.Time), Ends: m.Ends,
-			Do: m.Do})
+		findings = append(findings, Finding{Object: about, Condition: condition.Type, Reason: condition.Reason,
+			Description: m.Explanation, Message: condition.Message, StartTime: inUTC(condition.LastTransitionTime.Time), NextStep: m.NextStep,
+			Instructions: m.Instructions})
 	}
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionReady)
 	switch {
 	case ready == nil || c.Status.ObservedGeneration < c.Generation:
-		findings = append(findings, Finding{About: about, Reason: Unobserved,
-			What: "The provider process has not checked the class yet.",
-			Ends: "If the provider process runs, it checks the class within seconds."})
+		findings = append(findings, Finding{Object: about, Reason: ReasonUnobserved,
+			Description: "The provider process has not checked the class yet.",
+			NextStep:    "If the provider process runs, it checks the class within seconds."})
 	case ready.Status != metav1.ConditionTrue:
 		add(*ready, ClassReady)
 	}
@@ -39,14 +39,14 @@ func ExplainClass(f ClassFacts) []Finding {
 		return name == v1beta1.InUseFinalizer
 	})
 	if c.DeletionTimestamp != nil && len(others) > 0 {
-		findings = append(findings, Finding{About: about, Reason: OtherFinalizers, Since: inUTC(c.DeletionTimestamp.Time),
-			What: "Finalizers of other controllers keep the class: " + finalizerNames(c, others) + ".",
-			Ends: "The class is deleted when the owners of these finalizers have removed them.",
-			Do:   "Find out what each finalizer is for before you remove it yourself."})
+		findings = append(findings, Finding{Object: about, Reason: OtherFinalizers, StartTime: inUTC(c.DeletionTimestamp.Time),
+			Description:  "Finalizers of other controllers keep the class: " + finalizerNames(c, others) + ".",
+			NextStep:     "The class is deleted when the owners of these finalizers have removed them.",
+			Instructions: "Find out what each finalizer is for before you remove it yourself."})
 	}
 	if len(findings) == 0 {
 		add(*ready, ClassReady)
-		findings[0].What = "The class waits for nothing: its provider has checked it, and machines can be created from it."
+		findings[0].Description = "The class waits for nothing: its provider has checked it, and machines can be created from it."
 	}
 	return findings
 }

@@ -22,15 +22,15 @@ type Facts struct {
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// Unchecked lists the machines in the namespace that no health check selects. The field is filled only if no
+	// UncheckedMachines lists the machines in the namespace that no health check selects. The field is filled only if no
 	// health check selects this machine.
-	Unchecked []v1beta1.Machine
-	// Denied is the reason why the machine may not be replaced now. It is nil if the machine may be replaced.
-	Denied *disruption.Denial
+	UncheckedMachines []v1beta1.Machine
+	// Denial is the reason why the machine may not be replaced now. It is nil if the machine may be replaced.
+	Denial *disruption.Denial
 	// Provider is the process that serves the machine.
 	Provider Process
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string
 }
 
 // FleetFacts holds the objects that explain why a fleet waits. The fleet is a deployment, or a set without a
@@ -43,8 +43,8 @@ type FleetFacts struct {
 	Machines []*v1beta1.Machine
 	// Manager is the process that serves the fleet.
 	Manager Process
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string
 }
 
 // ClassFacts holds a class, and the state of the process that serves the class.
@@ -56,26 +56,26 @@ type ClassFacts struct {
 
 // Finding explains one cause for which an object waits, or one problem of the object.
 type Finding struct {
-	// About holds the TYPE/NAME of the object that the finding explains.
-	About string `json:"about"`
+	// Object holds the TYPE/NAME of the object that the finding explains.
+	Object string `json:"about"`
 	// Condition and Reason come from the condition that reports the finding. If no condition reports the finding,
 	// Condition is empty, and Reason is a constant of this package.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
-	// What holds a sentence that describes the cause or problem.
-	What string `json:"what"`
+	// Description holds a sentence that describes the cause or problem.
+	Description string `json:"what"`
 	// Machines are the names, if the finding is about several machines.
 	Machines []string `json:"machines,omitempty"`
 	// Message is the text that the controller wrote into the condition or status.
 	Message string `json:"message,omitempty"`
-	// Since holds the time when the described state began.
-	Since *time.Time `json:"since,omitempty"`
-	// Until holds the time of the next automatic step. Ends describes this step.
-	Until *time.Time `json:"until,omitempty"`
-	// Ends holds a sentence about the next automatic step, or about the event that ends the described state.
-	Ends string `json:"ends,omitempty"`
-	// Do holds instructions with which an administrator can fix the problem.
-	Do string `json:"do,omitempty"`
+	// StartTime holds the time when the described state began.
+	StartTime *time.Time `json:"since,omitempty"`
+	// NextStepTime holds the time of the next automatic step. Ends describes this step.
+	NextStepTime *time.Time `json:"until,omitempty"`
+	// NextStep holds a sentence about the next automatic step, or about the event that ends the described state.
+	NextStep string `json:"ends,omitempty"`
+	// Instructions holds instructions with which an administrator can fix the problem.
+	Instructions string `json:"do,omitempty"`
 }
 
 // inUTC converts a time to UTC. A zero time becomes nil.

@@ -65,5 +65,5 @@ func (f Failure) Line(now time.Time) string {
 	if f.Since != nil {
 		line += fmt.Sprintf(", %s ago", printer.Age(now, *f.Since))
 	}
-	return line + ": " + printer.Clean(f.Reason+": "+f.Message)
+	return line + ": " + printer.Sanitize(f.Reason+": "+f.Message)
 }

@@ -16,7 +16,7 @@ import (
 // deletion deletes the machines before the owner, and a background deletion deletes the machines after the owner. A
 // background deletion does not delete the machines while the owner has a finalizer of another controller.
 func deletingOwner(about string, owner client.Object) Finding {
-	f := Finding{About: about, Reason: OwnerDeleting, Since: inUTC(owner.GetDeletionTimestamp().Time)}
+	f := Finding{Object: about, Reason: OwnerDeleting, StartTime: inUTC(owner.GetDeletionTimestamp().Time)}
 	all := owner.GetFinalizers()
 	others := slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 		return name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
@@ -24,23 +24,23 @@ func deletingOwner(about string, owner client.Object) Finding {
 	kind := kindOf(about)
 	switch {
 	case slices.Contains(all, metav1.FinalizerOrphanDependents):
-		f.What = "The " + kind + " is being deleted without its machines. The machines stay, and have no owner afterwards."
-		f.Ends = "The " + kind + " is gone when Kubernetes has removed the owner references."
+		f.Description = "The " + kind + " is being deleted without its machines. The machines stay, and have no owner afterwards."
+		f.NextStep = "The " + kind + " is gone when Kubernetes has removed the owner references."
 	case slices.Contains(all, metav1.FinalizerDeleteDependents):
-		f.What = "The " + kind + " is being deleted. Kubernetes deletes its machines first."
-		f.Ends = "The " + kind + " is gone when all its machines are gone."
+		f.Description = "The " + kind + " is being deleted. Kubernetes deletes its machines first."
+		f.NextStep = "The " + kind + " is gone when all its machines are gone."
 	case len(others) > 0:
-		f.What = "The " + kind + " is marked for deletion, but finalizers of other controllers keep it, and its machines with it: " +
+		f.Description = "The " + kind + " is marked for deletion, but finalizers of other controllers keep it, and its machines with it: " +
 			finalizerNames(owner, others) + "."
 		f.Reason, others = OtherFinalizers, nil
-		f.Ends = "When the owners of these finalizers have removed them, Kubernetes deletes the " + kind + ", and then its machines."
-		f.Do = "Find out why the owner of the finalizer does not remove it. To delete the machines now: kubectl delete " +
+		f.NextStep = "When the owners of these finalizers have removed them, Kubernetes deletes the " + kind + ", and then its machines."
+		f.Instructions = "Find out why the owner of the finalizer does not remove it. To delete the machines now: kubectl delete " +
 			dependents(about, owner)
 	default:
-		f.What = "The " + kind + " is being deleted. Kubernetes deletes its machines afterwards."
+		f.Description = "The " + kind + " is being deleted. Kubernetes deletes its machines afterwards."
 	}
 	if len(others) > 0 {
-		f.Ends += " Finalizers of other controllers also keep it: " + finalizerNames(owner, others) + "."
+		f.NextStep += " Finalizers of other controllers also keep it: " + finalizerNames(owner, others) + "."
 	}
 	return f
 }

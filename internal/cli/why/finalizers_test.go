@@ -44,12 +44,12 @@ func TestExplainFleetThatIsBeingDeleted(t *testing.T) {
 				t.Errorf("reason %s, want %s", f.Reason, c.reason)
 			}
 			for _, want := range c.texts {
-				if !strings.Contains(f.What+f.Ends, want) {
-					t.Errorf("%q %q does not contain %q", f.What, f.Ends, want)
+				if !strings.Contains(f.Description+f.NextStep, want) {
+					t.Errorf("%q %q does not contain %q", f.Description, f.NextStep, want)
 				}
 			}
-			if !strings.HasSuffix(f.Do, c.command) {
-				t.Errorf("the command is %q, want %q", f.Do, c.command)
+			if !strings.HasSuffix(f.Instructions, c.command) {
+				t.Errorf("the command is %q, want %q", f.Instructions, c.command)
 			}
 		})
 	}
@@ -61,8 +61,8 @@ func TestExplainNamesFinalizersOfTheSet(t *testing.T) {
 		Finalizers: []string{"example.com/backup"}}}
 	findings := Explain(Facts{Now: now, Machine: machine(), Set: s, Provider: running})
 	last := findings[len(findings)-1]
-	if last.About != "machineset/web" || !strings.Contains(last.What, "example.com/backup") ||
-		!strings.HasSuffix(last.Do, "kubectl delete machines.machinist.dev -l machinist.dev/machine-set=web -n prod") {
+	if last.Object != "machineset/web" || !strings.Contains(last.Description, "example.com/backup") ||
+		!strings.HasSuffix(last.Instructions, "kubectl delete machines.machinist.dev -l machinist.dev/machine-set=web -n prod") {
 		t.Errorf("got %+v", last)
 	}
 }

@@ -30,7 +30,7 @@ func (e *explanation) addClass(first *metav1.Condition) {
 	if e.ClassMissing {
 		if first.Reason != v1beta1.ReasonClassNotFound {
 			m := MeaningOf("", v1beta1.ReasonClassNotFound)
-			e.add(Finding{About: about, Reason: v1beta1.ReasonClassNotFound, What: m.Explanation, Ends: m.Ends, Do: m.Do})
+			e.add(Finding{Object: about, Reason: v1beta1.ReasonClassNotFound, Description: m.Explanation, NextStep: m.NextStep, Instructions: m.Instructions})
 		}
 		return
 	}
@@ -41,8 +41,8 @@ func (e *explanation) addClass(first *metav1.Condition) {
 	if ready != nil && ready.Status == metav1.ConditionFalse {
 		m := MeaningOf(ClassReady, ready.Reason)
 		e.add(Finding{
-			About: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, What: m.Explanation, Message: ready.Message,
-			Since: inUTC(ready.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
+			Object: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, Description: m.Explanation, Message: ready.Message,
+			StartTime: inUTC(ready.LastTransitionTime.Time), NextStep: m.NextStep, Instructions: m.Instructions,
 		})
 	}
 }
@@ -53,8 +53,8 @@ func (e *explanation) addJoinBlocked() {
 	}
 	if c := meta.FindStatusCondition(e.Class.Status.Conditions, v1beta1.ConditionJoinBlocked); c != nil {
 		m := MeaningOf(c.Type, c.Reason)
-		e.add(Finding{About: "machineclass/" + e.Class.Name, Condition: c.Type, Reason: c.Reason, What: m.Explanation,
-			Message: c.Message, Since: inUTC(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do})
+		e.add(Finding{Object: "machineclass/" + e.Class.Name, Condition: c.Type, Reason: c.Reason, Description: m.Explanation,
+			Message: c.Message, StartTime: inUTC(c.LastTransitionTime.Time), NextStep: m.NextStep, Instructions: m.Instructions})
 	}
 }
 
@@ -74,8 +74,8 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	m := e.Machine
 	// If a policy prevents the replacement of the machine, the main finding must not say that the machine is replaced.
 	addPrevented := func(f Finding) {
-		if e.findings[e.main].Ends = ""; first.Type == v1beta1.ConditionNodeHealthy {
-			e.findings[e.main].Ends = "The Node may recover."
+		if e.findings[e.main].NextStep = ""; first.Type == v1beta1.ConditionNodeHealthy {
+			e.findings[e.main].NextStep = "The Node may recover."
 		}
 		e.add(f)
 	}
@@ -85,14 +85,14 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	}
 	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
 		addPrevented(Finding{
-			About: e.about, Reason: RemediationSkipped, What: "The annotation " + v1beta1.AnnotationSkipRemediation +
+			Object: e.about, Reason: RemediationSkipped, Description: "The annotation " + v1beta1.AnnotationSkipRemediation +
 				" exempts the machine from replacement.",
-			Do: "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "-",
+			Instructions: "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationSkipRemediation + "-",
 		})
 	}
 	if owner := metav1.GetControllerOf(m); owner == nil {
-		addPrevented(Finding{About: e.about, Reason: NoOwner, What: "No set owns the machine, so it is not replaced.",
-			Do: "If you do not need the machine any more, delete it: kubectl delete machines.machinist.dev NAME"})
+		addPrevented(Finding{Object: e.about, Reason: NoOwner, Description: "No set owns the machine, so it is not replaced.",
+			Instructions: "If you do not need the machine any more, delete it: kubectl delete machines.machinist.dev NAME"})
 		return
 	}
 	e.addFreezes()
@@ -112,29 +112,29 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	const do = "Raise spec.remediation.maxInFlight, or delete the machine: kubectl delete machines.machinist.dev NAME"
 	switch {
 	case e.Deployment != nil && replacesNone(e.Deployment.Spec.Remediation):
-		addPrevented(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget,
-			What: "The deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
+		addPrevented(Finding{Object: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget,
+			Description: "The deployment replaces no machines: spec.remediation.maxInFlight is 0.", Instructions: do})
 	case e.Set != nil && metav1.GetControllerOf(e.Set) == nil && replacesNone(e.Set.Spec.Remediation):
-		addPrevented(Finding{About: "machineset/" + e.Set.Name, Reason: NoBudget,
-			What: "The set replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
+		addPrevented(Finding{Object: "machineset/" + e.Set.Name, Reason: NoBudget,
+			Description: "The set replaces no machines: spec.remediation.maxInFlight is 0.", Instructions: do})
 	}
 }
 
 func (e *explanation) addDisruptionDenied() {
-	d := e.Denied
+	d := e.Denial
 	if d == nil {
 		return
 	}
 	f := Finding{
-		About: "machinedisruptionbudget/" + d.Budget, Reason: DisruptionDenied,
-		What: "The machine is not replaced yet: " + d.Why + ".",
-		Ends: "The machine is replaced when the budget allows another disruption, or when a window of the budget opens or closes.",
-		Do:   "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete machines.machinist.dev NAME",
+		Object: "machinedisruptionbudget/" + d.Budget, Reason: DisruptionDenied,
+		Description:  "The machine is not replaced yet: " + d.Explanation + ".",
+		NextStep:     "The machine is replaced when the budget allows another disruption, or when a window of the budget opens or closes.",
+		Instructions: "Wait, raise maxDisrupted of the budget, or delete the machine: kubectl delete machines.machinist.dev NAME",
 	}
-	f.Until = inUTC(d.Until)
+	f.NextStepTime = inUTC(d.EndTime)
 	if d.Budget == "" {
-		f.About, f.Ends = e.about, "The machine is replaced when the annotation is removed or expires."
-		f.Do = "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationDoNotDisrupt + "-"
+		f.Object, f.NextStep = e.about, "The machine is replaced when the annotation is removed or expires."
+		f.Instructions = "kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationDoNotDisrupt + "-"
 	}
 	e.add(f)
 }
@@ -160,7 +160,7 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 		} else {
 			ends += " after --health-timeout (10 minutes by default)."
 		}
-		e.findings[e.main].Ends = ends
+		e.findings[e.main].NextStep = ends
 		e.addTooManyUnhealthy()
 		return
 	}
@@ -172,7 +172,7 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 	if len(names) > 1 {
 		checks = "The MachineHealthChecks " + strings.Join(names, ", ") + " decide"
 	}
-	e.findings[e.main].Ends = ends + checks + " whether the machine is replaced."
+	e.findings[e.main].NextStep = ends + checks + " whether the machine is replaced."
 	for i := range e.Checks {
 		if f := checkFinding(&e.Checks[i]); f != nil {
 			e.add(*f)
@@ -184,21 +184,21 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 // does not report the number of unhealthy machines in a condition, so addTooManyUnhealthy counts these machines itself.
 func (e *explanation) addTooManyUnhealthy() {
 	unhealthy := 0
-	for i := range e.Unchecked {
-		if c := Blocking(&e.Unchecked[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy || c.Type == failedCondition ||
+	for i := range e.UncheckedMachines {
+		if c := Blocking(&e.UncheckedMachines[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy || c.Type == failedCondition ||
 			c.Reason == v1beta1.ReasonNodeGone) {
 			unhealthy++
 		}
 	}
-	limit := max(1, len(e.Unchecked)*defaultMaxUnhealthy/100)
+	limit := max(1, len(e.UncheckedMachines)*defaultMaxUnhealthy/100)
 	if unhealthy <= limit {
 		return
 	}
 	m := MeaningOf("", v1beta1.ReasonTooManyUnhealthy)
-	e.findings[e.main].Ends = "The Node may recover."
-	e.add(Finding{About: e.about, Reason: v1beta1.ReasonTooManyUnhealthy, Ends: m.Ends, Do: m.Do,
-		What: fmt.Sprintf("The built-in policy of the manager replaces no machine, because %d of the %d machines in the namespace that no MachineHealthCheck selects are unhealthy. With the default value of --health-max-unhealthy, at most %d of them may be unhealthy.",
-			unhealthy, len(e.Unchecked), limit)})
+	e.findings[e.main].NextStep = "The Node may recover."
+	e.add(Finding{Object: e.about, Reason: v1beta1.ReasonTooManyUnhealthy, NextStep: m.NextStep, Instructions: m.Instructions,
+		Description: fmt.Sprintf("The built-in policy of the manager replaces no machine, because %d of the %d machines in the namespace that no MachineHealthCheck selects are unhealthy. With the default value of --health-max-unhealthy, at most %d of them may be unhealthy.",
+			unhealthy, len(e.UncheckedMachines), limit)})
 }
 
 const defaultMaxUnhealthy = 40
@@ -244,9 +244,9 @@ func (e *explanation) addOwnerAndFinalizers() {
 			e.add(deletingOwner("machineset/"+e.Set.Name, e.Set))
 		}
 		if m.Status.ObservedGeneration < m.Generation && len(m.Status.Conditions) > 0 {
-			e.add(Finding{About: e.about, Reason: Unobserved,
-				What: "The provider process has not processed the last change of the machine's specification yet.",
-				Ends: "If the provider process runs, it processes the change within seconds."})
+			e.add(Finding{Object: e.about, Reason: ReasonUnobserved,
+				Description: "The provider process has not processed the last change of the machine's specification yet.",
+				NextStep:    "If the provider process runs, it processes the change within seconds."})
 		}
 		return
 	}
@@ -255,14 +255,14 @@ func (e *explanation) addOwnerAndFinalizers() {
 		return
 	}
 	f := Finding{
-		About: e.about, Reason: OtherFinalizers, What: "Finalizers of other controllers also keep the object: " +
+		Object: e.about, Reason: OtherFinalizers, Description: "Finalizers of other controllers also keep the object: " +
 			finalizerNames(m, others) + ".",
-		Ends: "The object is deleted when the owners of these finalizers have removed them.",
-		Do:   "Find out what each finalizer is for before you remove it yourself.",
+		NextStep:     "The object is deleted when the owners of these finalizers have removed them.",
+		Instructions: "Find out what each finalizer is for before you remove it yourself.",
 	}
 	if len(others) == len(m.Finalizers) {
-		f.What = "Only finalizers of other controllers still keep the object: " + finalizerNames(m, others) + "."
-		f.Since = inUTC(m.DeletionTimestamp.Time)
+		f.Description = "Only finalizers of other controllers still keep the object: " + finalizerNames(m, others) + "."
+		f.StartTime = inUTC(m.DeletionTimestamp.Time)
 		e.findings = nil
 	}
 	e.add(f)

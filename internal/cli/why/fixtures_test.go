@@ -100,11 +100,11 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 	}
 }
 
-var running = Process{Name: "machinist-provider-sim", Known: true, Running: true, Seen: inUTC(now)}
+var running = Process{Name: "machinist-provider-sim", IsKnown: true, IsRunning: true, LastRenewal: inUTC(now)}
 
-// golden checks that the text of a view equals the content of a golden file. It also checks that the view can be
+// checkGolden checks that the text of a view equals the content of a golden file. It also checks that the view can be
 // encoded as JSON.
-func golden(t *testing.T, name string, view View, style printer.Style) {
+func checkGolden(t *testing.T, name string, view View, style printer.Style) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

@@ -28,9 +28,9 @@ func ExplainFleet(f FleetFacts) []Finding {
 		findings = append(findings, deletingOwner(about, owner))
 	} else if observed < owner.GetGeneration() {
 		findings = append(findings, Finding{
-			About: about, Reason: Unobserved,
-			What: "The manager has not processed the last change of the " + kindOf(about) + " yet.",
-			Ends: "If machinist-manager runs, it processes the change within seconds.",
+			Object: about, Reason: ReasonUnobserved,
+			Description: "The manager has not processed the last change of the " + kindOf(about) + " yet.",
+			NextStep:    "If machinist-manager runs, it processes the change within seconds.",
 		})
 	}
 	if !deleted {
@@ -85,9 +85,9 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 func fleetFinding(about string, c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{
-		About: about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,
-		Since: inUTC(c.LastTransitionTime.Time),
-		Ends:  m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", argument(about)),
+		Object: about, Condition: c.Type, Reason: c.Reason, Description: m.Explanation, Message: c.Message,
+		StartTime: inUTC(c.LastTransitionTime.Time),
+		NextStep:  m.NextStep, Instructions: strings.ReplaceAll(m.Instructions, "md/NAME", argument(about)),
 	}
 }
 
@@ -111,30 +111,30 @@ func argument(about string) string {
 
 func groupFinding(g Group) Finding {
 	f := Finding{
-		About: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason,
-		What: MeaningOf(g.Condition, g.Reason).Explanation, Since: g.Oldest,
-		Do: "To see more, run machinist why machine/" + g.Machines[0],
+		Object: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason,
+		Description: MeaningOf(g.Condition, g.Reason).Explanation, StartTime: g.Oldest,
+		Instructions: "To see more, run machinist why machine/" + g.Machines[0],
 	}
 	if g.Count > 1 {
-		f.About, f.Machines = wording.Count(g.Count, "machine"), g.Machines
+		f.Object, f.Machines = wording.Count(g.Count, "machine"), g.Machines
 	}
 	return f
 }
 
 func nothingBlocks(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
 	start := "The " + kindOf(about) + " waits for nothing"
-	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady,
-		What: start + ": all its machines exist, are Ready and match the template."}
+	f := Finding{Object: about, Reason: v1beta1.ReasonAllMachinesReady,
+		Description: start + ": all its machines exist, are Ready and match the template."}
 	since := time.Time{}
 	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionMachinesReady); c != nil {
 		f.Condition, since = c.Type, c.LastTransitionTime.Time
 		if c.Status != metav1.ConditionTrue {
-			f.Reason, f.What, f.Message = c.Reason, start+" that its machines report.", c.Message
+			f.Reason, f.Description, f.Message = c.Reason, start+" that its machines report.", c.Message
 		}
 	}
 	if d != nil && d.ReplicasOrDefault() == 0 {
-		f.What = start + ": it has 0 replicas and no machines."
+		f.Description = start + ": it has 0 replicas and no machines."
 	}
-	f.Since = inUTC(since)
+	f.StartTime = inUTC(since)
 	return f
 }

@@ -97,7 +97,7 @@ func TestExplainFleet(t *testing.T) {
 			if f.Deployment != nil {
 				view.Failures = FailuresOf(f.Deployment)
 			}
-			golden(t, "fleet-"+name, view, printer.Style{})
+			checkGolden(t, "fleet-"+name, view, printer.Style{})
 		})
 	}
 }

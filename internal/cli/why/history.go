@@ -14,15 +14,15 @@ import (
 
 // Moment is an entry in the history of a machine.
 type Moment struct {
-	// At holds the time of the entry. For an event, At holds the time of the last occurrence.
-	At time.Time
+	// Time holds the time of the entry. For an event, Time holds the time of the last occurrence.
+	Time time.Time
 	// First and Count are the first occurrence and the number of occurrences of a repeated event.
 	First time.Time
 	Count int32
 	// Source is the kind of record: Machine, Condition, Operation, Event or Deployment.
 	Source string
-	// What holds a short description of the entry. Detail holds the message of the controller or the cloud.
-	What, Detail string
+	// Description holds a short description of the entry. Detail holds the message of the controller or the cloud.
+	Description, Detail string
 	// Trouble is true if the entry reports a problem.
 	Trouble bool
 }
@@ -43,7 +43,7 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 	var t []Moment
 	add := func(at time.Time, source, what, detail string, trouble bool) {
 		if !at.IsZero() {
-			t = append(t, Moment{At: at.UTC(), Source: source, What: what, Detail: detail, Trouble: trouble})
+			t = append(t, Moment{Time: at.UTC(), Source: source, Description: what, Detail: detail, Trouble: trouble})
 		}
 	}
 	add(m.CreationTimestamp.Time, "Machine", "Created", "", false)
@@ -72,7 +72,7 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 		add(o.LastUpdateTime.Time, "Operation", what, o.Description, o.State == v1beta1.OperationFailed)
 	}
 	for _, e := range events {
-		t = append(t, Moment{At: e.Last.UTC(), First: e.First.UTC(), Count: e.Count, Source: "Event", What: e.Reason,
+		t = append(t, Moment{Time: e.Last.UTC(), First: e.First.UTC(), Count: e.Count, Source: "Event", Description: e.Reason,
 			Detail: e.Message, Trouble: e.Warning})
 	}
 	for _, f := range failures {
@@ -81,7 +81,7 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 		}
 	}
 	slices.SortStableFunc(t, func(a, b Moment) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Source, b.Source), cmp.Compare(a.What, b.What))
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Description, b.Description))
 	})
 	return t
 }

@@ -34,7 +34,7 @@ func TestHistory(t *testing.T) {
 		{Namespace: m.Namespace, Machine: "another", Since: &since}}
 	var lines []string
 	for _, x := range History(m, events, failures) {
-		lines = append(lines, fmt.Sprintf("%.0f %s %v %s|%s", now.Sub(x.At).Minutes(), x.Source, x.Trouble, x.What, x.Detail))
+		lines = append(lines, fmt.Sprintf("%.0f %s %v %s|%s", now.Sub(x.Time).Minutes(), x.Source, x.Trouble, x.Description, x.Detail))
 	}
 	want := strings.TrimSpace(`
 5 Condition true NodeHealthy became False: NodeNotReady|Kubelet stopped

@@ -42,7 +42,7 @@ type explanation struct {
 
 func (e *explanation) add(more ...Finding) {
 	for _, f := range more {
-		f.Do = e.fillInNames(f.Do)
+		f.Instructions = e.fillInNames(f.Instructions)
 		e.findings = append(e.findings, f)
 	}
 }
@@ -75,7 +75,7 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 		f.Message = e.deletionMessage(c)
 		if drained := e.condition(v1beta1.ConditionDrained); drained != nil && isDrain(c.Reason) {
 			until = drained.LastTransitionTime.Add(timeouts.DrainOrDefault())
-			f.Ends = strings.TrimSpace(f.Ends + " Shortly before the deadline, Machinist deletes the remaining pods.")
+			f.NextStep = strings.TrimSpace(f.NextStep + " Shortly before the deadline, Machinist deletes the remaining pods.")
 		}
 		if last := e.Machine.Status.LastOperation; last != nil && last.Type == v1beta1.OperationDelete && last.Code != "" {
 			until = next
@@ -84,14 +84,14 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 		if last := e.Machine.Status.LastOperation; c.Reason == v1beta1.ReasonUpdating && last != nil &&
 			last.Type == v1beta1.OperationUpdate && last.LastUpdateTime != nil {
 			until = last.LastUpdateTime.Add(timeouts.UpdateOrDefault())
-			f.Ends = "Machinist continues when the update is done. If it takes longer than timeouts.update, the condition UpToDate reports that."
+			f.NextStep = "Machinist continues when the update is done. If it takes longer than timeouts.update, the condition UpToDate reports that."
 		}
 		if c.Reason == v1beta1.ReasonUpdateError {
 			until = next
 		}
 	case c.Type == v1beta1.ConditionLaunched && c.Reason == v1beta1.ReasonInvalidConfiguration && !next.IsZero():
 		m := refusedByProvider()
-		f.What, f.Ends, f.Do = m.Explanation, m.Ends, m.Do
+		f.Description, f.NextStep, f.Instructions = m.Explanation, m.NextStep, m.Instructions
 		until = next
 	case creationTimeoutRuns(c):
 		// The timeout restarts when Launched changes. The computed time is an estimate, because only the provider
@@ -101,14 +101,14 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 			began = launched.LastTransitionTime.Time
 		}
 		until = began.Add(timeouts.CreationOrDefault())
-		f.Ends = strings.TrimSpace(f.Ends +
+		f.NextStep = strings.TrimSpace(f.NextStep +
 			" If the machine is not Running within timeouts.creation, it becomes Failed. Time during which the target cluster is unreachable does not count.")
 		if c.Type == v1beta1.ConditionLaunched && next.After(e.Now) {
-			f.Ends += fmt.Sprintf(" The next try is at %s.", formatTime(next))
+			f.NextStep += fmt.Sprintf(" The next try is at %s.", formatTime(next))
 		}
 	}
 	if until.After(e.Now) {
-		f.Until = inUTC(until)
+		f.NextStepTime = inUTC(until)
 	}
 	if last := e.Machine.Status.LastOperation; last != nil && last.Attempts > 0 &&
 		last.State != v1beta1.OperationSucceeded {
@@ -168,19 +168,19 @@ func (e *explanation) deletionMessage(c *metav1.Condition) string {
 
 // addNothingBlocks adds the finding for a machine that does not wait. If the machine has problems, the finding says so.
 func (e *explanation) addNothingBlocks(hasProblems bool) {
-	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
-		What: "The machine waits for nothing: it is a Ready Node and matches its specification."}
+	f := Finding{Object: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady,
+		Description: "The machine waits for nothing: it is a Ready Node and matches its specification."}
 	if e.Machine.Status.Phase == v1beta1.MachineAvailable {
-		f.What = "The machine waits for nothing: its instance runs and matches the specification, and there is no target cluster to join."
+		f.Description = "The machine waits for nothing: its instance runs and matches the specification, and there is no target cluster to join."
 	}
 	switch {
-	case e.Denied != nil:
-		f.What = "The machine works, and will be replaced."
+	case e.Denial != nil:
+		f.Description = "The machine works, and will be replaced."
 	case hasProblems:
-		f.What = "The instance runs and matches the specification of the machine, but there is another problem."
+		f.Description = "The instance runs and matches the specification of the machine, but there is another problem."
 	}
 	if ready := e.condition(v1beta1.ConditionReady); ready != nil {
-		f.Since = inUTC(ready.LastTransitionTime.Time)
+		f.StartTime = inUTC(ready.LastTransitionTime.Time)
 	}
 	e.add(f)
 }
@@ -214,7 +214,7 @@ func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 		}
 		f := e.conditionFinding(c)
 		if first.Type == failedCondition {
-			f.Ends, f.Do = "", "" // The step explains the failure, but the machine no longer waits for the step.
+			f.NextStep, f.Instructions = "", "" // The step explains the failure, but the machine no longer waits for the step.
 		}
 		e.add(f)
 		return
@@ -224,7 +224,7 @@ func (e *explanation) addUnfinishedStep(first *metav1.Condition) {
 func (e *explanation) conditionFinding(c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{
-		About: e.about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,
-		Since: inUTC(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
+		Object: e.about, Condition: c.Type, Reason: c.Reason, Description: m.Explanation, Message: c.Message,
+		StartTime: inUTC(c.LastTransitionTime.Time), NextStep: m.NextStep, Instructions: m.Instructions,
 	}
 }

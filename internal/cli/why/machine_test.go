@@ -78,16 +78,16 @@ func TestExplain(t *testing.T) {
 		"running": {Machine: machine()},
 		"no-process": {
 			Machine:  machine(),
-			Provider: Process{Name: "machinist-provider-sim", Known: true, Seen: inUTC(now.Add(-3 * time.Minute))},
+			Provider: Process{Name: "machinist-provider-sim", IsKnown: true, LastRenewal: inUTC(now.Add(-3 * time.Minute))},
 		},
 		"no-lease": {Machine: machine(starting, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }),
 			Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
 		"budget": {Machine: machine(unhealthy, yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonBuiltInPolicy,
-			"The node does not report.", time.Minute)), Denied: &disruption.Denial{Budget: "nights",
-			Until: now.Add(8 * time.Hour), Why: "MachineDisruptionBudget nights allows no disruption (Remediation)"}},
+			"The node does not report.", time.Minute)), Denial: &disruption.Denial{Budget: "nights",
+			EndTime: now.Add(8 * time.Hour), Explanation: "MachineDisruptionBudget nights allows no disruption (Remediation)"}},
 		"do-not-disrupt": {Machine: machine(annotated(v1beta1.AnnotationReplace, "")),
-			Denied: &disruption.Denial{Closed: true,
-				Why: "machine web-1 has the annotation machinist.dev/do-not-disrupt"}},
+			Denial: &disruption.Denial{IsPersistent: true,
+				Explanation: "machine web-1 has the annotation machinist.dev/do-not-disrupt"}},
 		"paused": {Machine: machine(annotated(v1beta1.AnnotationPaused, ""),
 			yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
 		"queue": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending,
@@ -215,7 +215,7 @@ func TestExplain(t *testing.T) {
 			if f.Machine.Status.NodeRef != nil {
 				view.Node = f.Machine.Status.NodeRef.Name
 			}
-			golden(t, "machine-"+name, view, printer.Style{})
+			checkGolden(t, "machine-"+name, view, printer.Style{})
 		})
 	}
 }
@@ -224,8 +224,8 @@ func TestTextWithColoursAndReasons(t *testing.T) {
 	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "",
 		time.Minute)), Provider: running}
 	view := View{Now: now, Object: "machine/web-1", Namespace: "prod", Findings: Explain(f),
-		Unread: []string{"You may not read leases."}}
-	golden(t, "style-wide-colour", view, printer.Style{Wide: true, Colour: true})
+		ReadErrors: []string{"You may not read leases."}}
+	checkGolden(t, "style-wide-colour", view, printer.Style{AllColumns: true, Colour: true})
 }
 
 func TestLeaseShowsWhetherProcessRuns(t *testing.T) {
@@ -240,7 +240,7 @@ func TestLeaseShowsWhetherProcessRuns(t *testing.T) {
 		"released": {"", time.Second, false},
 	} {
 		lease := leaseOf(test.holder, now.Add(-test.age))
-		if p := Judge(lease, now); !p.Known || p.Running != test.want || !p.Seen.Equal(now.Add(-test.age)) {
+		if p := Judge(lease, now); !p.IsKnown || p.IsRunning != test.want || !p.LastRenewal.Equal(now.Add(-test.age)) {
 			t.Errorf("%s: got %+v", name, p)
 		}
 	}

@@ -11,12 +11,12 @@ import (
 type Meaning struct {
 	// Explanation describes the situation in one or two sentences.
 	Explanation string
-	// Ends holds a sentence about the next automatic step, or about the event that ends the situation. Ends is empty if
+	// NextStep holds a sentence about the next automatic step, or about the event that ends the situation. NextStep is empty if
 	// nothing must happen.
-	Ends string
-	// Do holds instructions with which an administrator can fix the problem. Do is empty if the administrator can only
+	NextStep string
+	// Instructions holds instructions with which an administrator can fix the problem. Instructions is empty if the administrator can only
 	// wait.
-	Do string
+	Instructions string
 }
 
 // MeaningOf explains the reason of a condition. If the reason is unknown, for example because a newer version of

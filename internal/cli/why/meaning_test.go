@@ -94,7 +94,7 @@ func TestEveryReasonHasAnExplanation(t *testing.T) {
 		if !known[reason] {
 			t.Errorf("%s: there is no such reason", key)
 		}
-		for _, sentence := range []string{m.Explanation, m.Ends} {
+		for _, sentence := range []string{m.Explanation, m.NextStep} {
 			if sentence != "" && !strings.HasSuffix(sentence, ".") || strings.TrimSpace(sentence) != sentence {
 				t.Errorf("%s: %q is not a sentence", key, sentence)
 			}
@@ -114,14 +114,14 @@ func TestMeaningOfUnknownReason(t *testing.T) {
 // No text follows the command, so that it can be pasted into a shell.
 func TestAdviceEndsWithItsCommand(t *testing.T) {
 	for reason, m := range meanings() {
-		i := strings.Index(m.Do, "kubectl ")
+		i := strings.Index(m.Instructions, "kubectl ")
 		if i < 0 {
 			continue
 		}
-		command := m.Do[i:]
+		command := m.Instructions[i:]
 		if strings.HasSuffix(command, ".") || strings.ContainsAny(command, ",;:") || strings.Contains(command, ". ") ||
 			strings.Contains(command[1:], "kubectl ") {
-			t.Errorf("%s: in %q, text follows the command", reason, m.Do)
+			t.Errorf("%s: in %q, text follows the command", reason, m.Instructions)
 		}
 	}
 }

@@ -13,7 +13,7 @@ func TestExplainReportsThatBuiltInPolicyStops(t *testing.T) {
 		time.Minute),
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "", time.Minute))
 	explain := func(m *v1beta1.Machine, others ...v1beta1.Machine) []Finding {
-		return Explain(Facts{Now: now, Machine: m, Provider: running, Unchecked: append(others, *m)})
+		return Explain(Facts{Now: now, Machine: m, Provider: running, UncheckedMachines: append(others, *m)})
 	}
 	mustReport(t, explain(silent, *silent), "machine/web-1", v1beta1.ReasonTooManyUnhealthy,
 		"2 of the 2 machines", "at most 1 of them may be unhealthy", "kubectl annotate machines.machinist.dev web-1 -n prod machinist.dev/remediate=")

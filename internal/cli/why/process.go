@@ -18,29 +18,29 @@ const leaseLeniency = 5 * time.Second
 type Process struct {
 	// Name is the name of the Lease.
 	Name string `json:"name"`
-	// Known is true if the Lease could be read. If Known is false, ignore the fields Running and Seen.
-	Known bool `json:"known"`
-	// Running is true if a process keeps renewing the Lease.
-	Running bool `json:"running"`
-	// Seen is the time when the Lease was last renewed.
-	Seen *time.Time `json:"seen,omitempty"`
+	// IsKnown is true if the Lease could be read. If IsKnown is false, ignore the fields IsRunning and LastRenewal.
+	IsKnown bool `json:"known"`
+	// IsRunning is true if a process keeps renewing the Lease.
+	IsRunning bool `json:"running"`
+	// LastRenewal is the time when the Lease was last renewed.
+	LastRenewal *time.Time `json:"seen,omitempty"`
 	// Searched lists the namespaces in which the command searched for the Lease and did not find it.
 	Searched []string `json:"searched,omitempty"`
 }
 
 // Judge determines the state of a process from its Lease.
 func Judge(lease *coordinationv1.Lease, now time.Time) Process {
-	p := Process{Name: lease.Name, Known: true}
+	p := Process{Name: lease.Name, IsKnown: true}
 	if lease.Spec.RenewTime == nil {
 		return p
 	}
-	p.Seen = inUTC(lease.Spec.RenewTime.Time)
+	p.LastRenewal = inUTC(lease.Spec.RenewTime.Time)
 	duration := 15 * time.Second
 	if lease.Spec.LeaseDurationSeconds != nil {
 		duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
 	}
 	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
-	p.Running = held && now.Sub(*p.Seen) <= duration+leaseLeniency
+	p.IsRunning = held && now.Sub(*p.LastRenewal) <= duration+leaseLeniency
 	return p
 }
 
@@ -48,11 +48,11 @@ func Judge(lease *coordinationv1.Lease, now time.Time) Process {
 // problem.
 func (p Process) Trouble(now time.Time) (what, more string) {
 	switch {
-	case p.Running:
-	case p.Known && p.Seen != nil:
+	case p.IsRunning:
+	case p.IsKnown && p.LastRenewal != nil:
 		return "The process " + p.Name + " is not running.",
-			fmt.Sprintf(" Its Lease was last renewed %s ago, so what you see here may be outdated.", printer.Age(now, *p.Seen))
-	case p.Known:
+			fmt.Sprintf(" Its Lease was last renewed %s ago, so what you see here may be outdated.", printer.Age(now, *p.LastRenewal))
+	case p.IsKnown:
 		return "The process " + p.Name + " is not running.", ""
 	case len(p.Searched) > 0:
 		return "The process " + p.Name + " may not be running.", " It has no Lease in " + strings.Join(p.Searched, ", ") +
@@ -66,21 +66,21 @@ func (p Process) Trouble(now time.Time) (what, more string) {
 // not run.
 func (p Process) notRunning(about, consequence string) []Finding {
 	switch {
-	case p.Known && !p.Running:
+	case p.IsKnown && !p.IsRunning:
 		f := Finding{
-			About: about, Reason: NoProcess, Since: p.Seen,
-			What: fmt.Sprintf("The process %s is not running, so this object is not processed.", p.Name),
-			Ends: "Machinist continues when the process runs again. All other findings may be outdated, because they date from the time before the process stopped.",
-			Do:   fmt.Sprintf("Start %s, or find out why it exits or cannot reach this cluster.", p.Name),
+			Object: about, Reason: NoProcess, StartTime: p.LastRenewal,
+			Description:  fmt.Sprintf("The process %s is not running, so this object is not processed.", p.Name),
+			NextStep:     "Machinist continues when the process runs again. All other findings may be outdated, because they date from the time before the process stopped.",
+			Instructions: fmt.Sprintf("Start %s, or find out why it exits or cannot reach this cluster.", p.Name),
 		}
 		return []Finding{f}
-	case !p.Known && len(p.Searched) > 0:
+	case !p.IsKnown && len(p.Searched) > 0:
 		return []Finding{{
-			About: about, Reason: NoProcess,
-			What: fmt.Sprintf("The process %s may not be running: it has no Lease in %s.", p.Name,
+			Object: about, Reason: NoProcess,
+			Description: fmt.Sprintf("The process %s may not be running: it has no Lease in %s.", p.Name,
 				strings.Join(p.Searched, ", ")),
-			Ends: cmp.Or(consequence, "If the process does not run, this object is not processed."),
-			Do:   "Start the process. If it runs and its Lease is in another namespace (--leader-election-namespace), specify this namespace with --system-namespace.",
+			NextStep:     cmp.Or(consequence, "If the process does not run, this object is not processed."),
+			Instructions: "Start the process. If it runs and its Lease is in another namespace (--leader-election-namespace), specify this namespace with --system-namespace.",
 		}}
 	}
 	return nil
@@ -90,8 +90,8 @@ func (p Process) notRunning(about, consequence string) []Finding {
 const (
 	// NoProcess means that a manager or provider process is not running.
 	NoProcess = "NoProcess"
-	// Unobserved means that the latest change of an object has not been processed yet.
-	Unobserved = "Unobserved"
+	// ReasonUnobserved means that the latest change of an object has not been processed yet.
+	ReasonUnobserved = "Unobserved"
 	// OwnerDeleting means that the owner of a machine is being deleted.
 	OwnerDeleting = "OwnerDeleting"
 	// OtherFinalizers means that finalizers of other controllers delay the deletion of an object.

@@ -53,21 +53,21 @@ func setsOf(sets []v1beta1.MachineSet, owner string) (out []*v1beta1.MachineSet)
 // the fewest labels.
 func releasedFinding(m *v1beta1.Machine, sets []*v1beta1.MachineSet) Finding {
 	const consequences = " The machine is not replaced when it fails, and not updated by rollouts. It still counts towards the maximum number of machines of its former owner."
-	f := Finding{About: "machine/" + m.Name, Reason: NoOwner,
-		What: "The machine has no owner. Its labels did not match the selector of its set, so the set released it. The set no longer exists." + consequences,
-		Do:   "To delete the machine: kubectl delete machines.machinist.dev NAME"}
+	f := Finding{Object: "machine/" + m.Name, Reason: NoOwner,
+		Description:  "The machine has no owner. Its labels did not match the selector of its set, so the set released it. The set no longer exists." + consequences,
+		Instructions: "To delete the machine: kubectl delete machines.machinist.dev NAME"}
 	if len(sets) == 0 {
 		return f
 	}
 	set := slices.MinFunc(sets, func(a, b *v1beta1.MachineSet) int {
 		return cmp.Or(len(missingLabels(m, a))-len(missingLabels(m, b)), cmp.Compare(a.Name, b.Name))
 	})
-	f.What = fmt.Sprintf("MachineSet %s released the machine, because the labels of the machine did not match the selector %s.%s",
+	f.Description = fmt.Sprintf("MachineSet %s released the machine, because the labels of the machine did not match the selector %s.%s",
 		set.Name, metav1.FormatLabelSelector(&set.Spec.Selector), consequences)
-	f.Ends = fmt.Sprintf("MachineSet %s adopts the machine when the labels match again and the set needs another machine.",
+	f.NextStep = fmt.Sprintf("MachineSet %s adopts the machine when the labels match again and the set needs another machine.",
 		set.Name)
 	if missing := missingLabels(m, set); len(missing) > 0 {
-		f.Do = "Delete the machine, or restore its labels: kubectl label --overwrite machines.machinist.dev NAME " +
+		f.Instructions = "Delete the machine, or restore its labels: kubectl label --overwrite machines.machinist.dev NAME " +
 			strings.Join(missing, " ")
 	}
 	return f

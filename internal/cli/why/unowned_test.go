@@ -16,16 +16,16 @@ import (
 func mustReport(t *testing.T, findings []Finding, about, reason string, texts ...string) Finding {
 	t.Helper()
 	for _, f := range findings {
-		if strings.Contains(f.What, "waits for nothing") {
-			t.Errorf("%s: %q", f.About, f.What)
+		if strings.Contains(f.Description, "waits for nothing") {
+			t.Errorf("%s: %q", f.Object, f.Description)
 		}
 	}
 	for _, f := range findings {
-		if f.About != about || f.Reason != reason {
+		if f.Object != about || f.Reason != reason {
 			continue
 		}
 		for _, text := range texts {
-			if !strings.Contains(f.What+f.Message+f.Ends+f.Do, text) {
+			if !strings.Contains(f.Description+f.Message+f.NextStep+f.Instructions, text) {
 				t.Errorf("%+v does not contain %q", f, text)
 			}
 		}
@@ -67,8 +67,8 @@ func TestExplainUnownedMachine(t *testing.T) {
 		f := mustReport(t, explain(unownedMachine(map[string]string{"color": "blue", "pool": "x"}, "d"), sets),
 			"machine/web-1", NoOwner,
 			"MachineSet new released the machine", "pool=web")
-		if !strings.HasSuffix(f.Do, "kubectl label --overwrite machines.machinist.dev web-1 -n prod pool=web") {
-			t.Errorf("the command is %q", f.Do)
+		if !strings.HasSuffix(f.Instructions, "kubectl label --overwrite machines.machinist.dev web-1 -n prod pool=web") {
+			t.Errorf("the command is %q", f.Instructions)
 		}
 	})
 	t.Run("its set is gone", func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestExplainUnownedMachine(t *testing.T) {
 	})
 	t.Run("no set ever owned it", func(t *testing.T) {
 		if f := explain(unownedMachine(map[string]string{"pool": "other"}, ""), sets); len(f) != 1 ||
-			!strings.HasPrefix(f[0].What, "The machine waits for nothing") {
+			!strings.HasPrefix(f[0].Description, "The machine waits for nothing") {
 			t.Errorf("got %+v", f)
 		}
 	})
@@ -109,7 +109,7 @@ func TestExplainClass(t *testing.T) {
 		return ExplainClass(ClassFacts{Class: c, Provider: running})
 	}
 	ready := newCondition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonValid, "")
-	if f := explain(class(ready)); len(f) != 1 || !strings.HasPrefix(f[0].What, "The class waits for nothing") {
+	if f := explain(class(ready)); len(f) != 1 || !strings.HasPrefix(f[0].Description, "The class waits for nothing") {
 		t.Errorf("got %+v", f)
 	}
 	const about = "machineclass/small"
@@ -118,10 +118,10 @@ func TestExplainClass(t *testing.T) {
 		about, v1beta1.ReasonSecretNotFound, "user-data")
 	mustReport(t, explain(class(ready, newCondition(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
 		v1beta1.ReasonMostInstancesOrphaned, "3 of 3"))), about, v1beta1.ReasonMostInstancesOrphaned, "3 of 3")
-	mustReport(t, explain(class()), about, Unobserved)
+	mustReport(t, explain(class()), about, ReasonUnobserved)
 	changed := class(ready)
 	changed.Generation = 2
-	mustReport(t, explain(changed), about, Unobserved)
+	mustReport(t, explain(changed), about, ReasonUnobserved)
 	deleted := class(ready, newCondition(v1beta1.ConditionDeleting, metav1.ConditionTrue, v1beta1.ReasonInUse, "web-1"))
 	deleted.Finalizers = []string{v1beta1.InUseFinalizer, "example.com/x"}
 	at := ago(time.Minute)

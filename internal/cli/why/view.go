@@ -27,19 +27,19 @@ type View struct {
 	Findings []Finding `json:"findings"`
 	// Failures are the recent failures of the machines, newest first. The machines may have recovered since.
 	Failures []Failure `json:"recentFailures,omitempty"`
-	// Unread holds error messages: one sentence for each kind of object that could not be read.
-	Unread []string `json:"unread,omitempty"`
+	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
+	ReadErrors []string `json:"unread,omitempty"`
 }
 
 // Text writes the view as text.
 func (v View) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
-	head := []string{s.Strong(v.Object) + " -n " + v.Namespace}
+	head := []string{s.Bold(v.Object) + " -n " + v.Namespace}
 	if v.State != "" {
 		head = append(head, v.State)
 	}
 	if v.Node != "" {
-		head = append(head, "node "+printer.Clean(v.Node))
+		head = append(head, "node "+printer.Sanitize(v.Node))
 	}
 	fmt.Fprintln(&out, strings.Join(head, "   "))
 	for _, f := range v.Findings {
@@ -47,8 +47,8 @@ func (v View) Text(w io.Writer, s printer.Style) error {
 		v.finding(&out, f, s)
 	}
 	v.failures(&out, s)
-	for _, u := range v.Unread {
-		fmt.Fprintf(&out, "\n%s\n", s.Faint(printer.Clean(u)))
+	for _, u := range v.ReadErrors {
+		fmt.Fprintf(&out, "\n%s\n", s.Dim(printer.Sanitize(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -56,47 +56,47 @@ func (v View) Text(w io.Writer, s printer.Style) error {
 
 func (v View) failures(w io.Writer, s printer.Style) {
 	shown := v.Failures
-	if !s.Wide {
+	if !s.AllColumns {
 		shown = RecentFailures(shown, v.Now)
 	}
 	if len(shown) == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%s\n", s.Strong("Recent failures, including machines that recovered or are gone:"))
+	fmt.Fprintf(w, "\n%s\n", s.Bold("Recent failures, including machines that recovered or are gone:"))
 	for _, f := range shown {
 		fmt.Fprintf(w, "  %s\n", f.Line(v.Now))
 	}
 }
 
 func (v View) finding(w io.Writer, f Finding, s printer.Style) {
-	what := f.What
-	if f.About != v.Object {
-		what = f.About + ": " + what
+	what := f.Description
+	if f.Object != v.Object {
+		what = f.Object + ": " + what
 	}
-	fmt.Fprintln(w, s.Strong(printer.Clean(what)))
+	fmt.Fprintln(w, s.Bold(printer.Sanitize(what)))
 	line := func(label, text string) {
-		if text = printer.Clean(text); text != "" {
+		if text = printer.Sanitize(text); text != "" {
 			fmt.Fprintf(w, "  %-9s %s\n", label, text)
 		}
 	}
-	line("Machines:", Few(f.Machines, 3))
+	line("Machines:", JoinFirst(f.Machines, 3))
 	line("Message:", f.Message)
-	if f.Since != nil {
-		line("Since:", fmt.Sprintf("%s (%s ago)", formatTime(*f.Since), printer.Age(v.Now, *f.Since)))
+	if f.StartTime != nil {
+		line("Since:", fmt.Sprintf("%s (%s ago)", formatTime(*f.StartTime), printer.Age(v.Now, *f.StartTime)))
 	}
-	if f.Until != nil {
-		line("Until:", fmt.Sprintf("%s (in %s)", formatTime(*f.Until), duration.HumanDuration(f.Until.Sub(v.Now))))
+	if f.NextStepTime != nil {
+		line("Until:", fmt.Sprintf("%s (in %s)", formatTime(*f.NextStepTime), duration.HumanDuration(f.NextStepTime.Sub(v.Now))))
 	}
-	line("Next:", f.Ends)
-	line("You can:", f.Do)
-	if s.Wide {
+	line("Next:", f.NextStep)
+	line("You can:", f.Instructions)
+	if s.AllColumns {
 		line("Reason:", strings.TrimPrefix(f.Condition+"/"+f.Reason, "/"))
 	}
 }
 
-// Few joins the first names into one text. If there are more names than limit, the text ends with the number of the
+// JoinFirst joins the first names into one text. If there are more names than limit, the text ends with the number of the
 // remaining names.
-func Few(names []string, limit int) string {
+func JoinFirst(names []string, limit int) string {
 	if more := len(names) - limit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)
 	}

@@ -30,7 +30,7 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	for {
 		ours := maps.Clone(wanted)
 		maps.DeleteFunc(ours, func(key, _ string) bool { _, theirs := others[key]; return theirs })
-		if !differs(group.GetAnnotations(), ours, others) {
+		if !annotationsDiffer(group.GetAnnotations(), ours, others) {
 			return group, nil
 		}
 		applied, err := r.apply(ctx, group, ours)
@@ -55,9 +55,9 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// differs reports whether a capacity annotation has another value than this package wants. The function ignores the
+// annotationsDiffer reports whether a capacity annotation has another value than this package wants. The function ignores the
 // annotations that belong to other field managers.
-func differs(annotations, ours, others map[string]string) bool {
+func annotationsDiffer(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]
 		if _, theirs := others[key]; theirs {
@@ -194,7 +194,7 @@ func (r *Reconciler) report(ctx context.Context, group client.Object, why Proble
 
 func (r *Reconciler) setCondition(group client.Object, status metav1.ConditionStatus, p Problem) {
 	meta.SetStatusCondition(conditionsOf(group), metav1.Condition{
-		Type: v1beta1.ConditionScalableFromZero, Status: status, Reason: p.Reason, Message: wording.Brief(p.Message),
+		Type: v1beta1.ConditionScalableFromZero, Status: status, Reason: p.Reason, Message: wording.Shorten(p.Message),
 		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	})
 }

@@ -112,7 +112,7 @@ func groupChanged() predicate.Predicate {
 			}
 			return was.GetUID() != is.GetUID() || is.GetDeletionTimestamp() != nil ||
 				IsNodeGroup(was.GetAnnotations()) != IsNodeGroup(is.GetAnnotations()) ||
-				differs(was.GetAnnotations(), capacityExcept(is.GetAnnotations(), nil), nil) ||
+				annotationsDiffer(was.GetAnnotations(), capacityExcept(is.GetAnnotations(), nil), nil) ||
 				!equality.Semantic.DeepEqual(templateOf(was).ClassRef, templateOf(is).ClassRef) ||
 				!equality.Semantic.DeepEqual(templateOf(was).Node, templateOf(is).Node)
 		},

@@ -24,7 +24,7 @@ type Budget struct {
 	reasons    []v1beta1.DisruptionReason
 	windows    window.Set
 	// If outside is true, the budget is in force only while none of its windows is open.
-	outside bool
+	outsideWindows bool
 }
 
 // Parse parses a budget. The error names each invalid field. Even then, Parse returns a budget that allows no
@@ -40,7 +40,7 @@ func Parse(b *v1beta1.MachineDisruptionBudget) (*Budget, error) {
 	}
 	parsed.limit, parsed.percentage, _ = validation.MaxDisrupted(b.Spec.MaxDisrupted)
 	parsed.windows, _ = window.Parse(validation.BudgetWindows, b.Spec.Windows)
-	parsed.outside = b.Spec.Apply == v1beta1.ApplyOutside
+	parsed.outsideWindows = b.Spec.Apply == v1beta1.ApplyOutside
 	return parsed, nil
 }
 
@@ -58,14 +58,14 @@ func (b *Budget) Selects(machine map[string]string) bool {
 	return b.selector.Matches(labels.Set(machine))
 }
 
-// Asks reports whether a disruption for the given reason needs room in the budget.
-func (b *Budget) Asks(reason v1beta1.DisruptionReason) bool {
+// AppliesTo reports whether a disruption for the given reason needs room in the budget.
+func (b *Budget) AppliesTo(reason v1beta1.DisruptionReason) bool {
 	return len(b.reasons) == 0 || slices.Contains(b.reasons, reason)
 }
 
 // InForce reports whether the budget limits disruptions now. A budget without windows is always in force.
 func (b *Budget) InForce(now time.Time) bool {
-	return len(b.windows) == 0 || b.windows.Open(now) != b.outside
+	return len(b.windows) == 0 || b.windows.Open(now) != b.outsideWindows
 }
 
 // NextChange returns when InForce changes next, or false if it never does.
@@ -73,9 +73,9 @@ func (b *Budget) NextChange(now time.Time) (time.Time, bool) {
 	return b.windows.NextChange(now)
 }
 
-// Allowed returns how many of the selected machines may be disrupted at a time. A percentage is rounded down to at
+// AllowedDisruptions returns how many of the selected machines may be disrupted at a time. A percentage is rounded down to at
 // least 1, except for 0%.
-func (b *Budget) Allowed(selected int) int {
+func (b *Budget) AllowedDisruptions(selected int) int {
 	if !b.percentage || b.limit == 0 {
 		return b.limit
 	}

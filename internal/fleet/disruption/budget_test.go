@@ -44,7 +44,7 @@ func TestAllowed(t *testing.T) {
 		b, err := Parse(budgetOf(func(s *v1beta1.MachineDisruptionBudgetSpec) {
 			s.MaxDisrupted = intstr.Parse(test.written)
 		}))
-		if got := b.Allowed(test.selected); got != test.allowed || err != nil {
+		if got := b.AllowedDisruptions(test.selected); got != test.allowed || err != nil {
 			t.Errorf("%s of %d machines allows %d (%v), want %d", test.written, test.selected, got, err, test.allowed)
 		}
 	}
@@ -63,10 +63,10 @@ func TestAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, reason := range v1beta1.DisruptionReasons {
-		if !every.Asks(reason) {
+		if !every.AppliesTo(reason) {
 			t.Errorf("a budget without reasons does not apply to %s", reason)
 		}
-		if want := reason == v1beta1.DisruptionRollout || reason == v1beta1.DisruptionExpiry; some.Asks(reason) != want {
+		if want := reason == v1beta1.DisruptionRollout || reason == v1beta1.DisruptionExpiry; some.AppliesTo(reason) != want {
 			t.Errorf("a budget for Rollout and Expiry applies to %s: %t", reason, !want)
 		}
 	}
@@ -153,13 +153,13 @@ func TestInvalidBudgetAllowsNothing(t *testing.T) {
 					t.Errorf("not in force at %v", at)
 				}
 			}
-			if _, found := b.NextChange(time.Unix(1e9, 0)); found || b.Allowed(100) != 0 {
-				t.Errorf("the budget allows %d machines; it changes: %t", b.Allowed(100), found)
+			if _, found := b.NextChange(time.Unix(1e9, 0)); found || b.AllowedDisruptions(100) != 0 {
+				t.Errorf("the budget allows %d machines; it changes: %t", b.AllowedDisruptions(100), found)
 			}
 			if !b.Selects(database) || b.Selects(web) != test.all {
 				t.Errorf("the budget selects its pool: %t, another pool: %t", b.Selects(database), b.Selects(web))
 			}
-			if !b.Asks(v1beta1.DisruptionRollout) || b.Asks(v1beta1.DisruptionExpiry) {
+			if !b.AppliesTo(v1beta1.DisruptionRollout) || b.AppliesTo(v1beta1.DisruptionExpiry) {
 				t.Error("the budget does not apply to exactly its reasons")
 			}
 		})

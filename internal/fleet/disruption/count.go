@@ -28,7 +28,7 @@ func (l *Ledger) count(ctx context.Context, namespace string,
 	if budgets, err = l.readBudgets(ctx, namespace); err != nil || len(budgets) == 0 {
 		return nil, countedMachines{}, err
 	}
-	counted.pending = l.pending(namespace)
+	counted.pending = l.pendingMachines(namespace)
 	if counted.machines, err = machinesOf(ctx, namespace); err != nil {
 		return nil, countedMachines{}, err
 	}
@@ -47,7 +47,7 @@ func (l *Ledger) readBudgets(ctx context.Context, namespace string) ([]*v1beta1.
 	if err != nil || trusts {
 		return withoutDeleted(cached), err
 	}
-	live, err := listBudgets(ctx, l.Live, namespace)
+	live, err := listBudgets(ctx, l.LiveReader, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -64,13 +64,13 @@ func (l *Ledger) trustsBudgets(namespace string) (bool, freshness.Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := &l.namespaceState(namespace).budgets
-	return t.Confirmed(), t.Mark()
+	return t.IsConfirmed(), t.Mark()
 }
 
 // listBudgets lists the budgets of a namespace. The caller must not change the budgets.
 func listBudgets(ctx context.Context, from client.Reader,
 	namespace string) ([]*v1beta1.MachineDisruptionBudget, error) {
-	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, from, &v1beta1.MachineDisruptionBudgetList{},
+	budgets, err := index.ListShared[v1beta1.MachineDisruptionBudget](ctx, from, &v1beta1.MachineDisruptionBudgetList{},
 		client.InNamespace(namespace))
 	if err != nil {
 		return nil, fmt.Errorf("list disruption budgets: %w", err)
@@ -84,12 +84,12 @@ func withoutDeleted(budgets []*v1beta1.MachineDisruptionBudget) []*v1beta1.Machi
 	})
 }
 
-// pending returns the machines with unsettled grants, except those whose write has an unknown outcome.
-func (l *Ledger) pending(namespace string) map[types.UID]bool {
+// pendingMachines returns the machines with unsettled grants, except those whose write has an unknown outcome.
+func (l *Ledger) pendingMachines(namespace string) map[types.UID]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pending := map[types.UID]bool{}
-	for uid, unknown := range l.namespaceState(namespace).granted {
+	for uid, unknown := range l.namespaceState(namespace).grants {
 		if !unknown {
 			pending[uid] = true
 		}
@@ -100,7 +100,7 @@ func (l *Ledger) pending(namespace string) map[types.UID]bool {
 func (l *Ledger) hasUnknownOutcome(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, unknown := range l.namespaceState(namespace).granted {
+	for _, unknown := range l.namespaceState(namespace).grants {
 		if unknown {
 			return true
 		}
@@ -111,13 +111,13 @@ func (l *Ledger) hasUnknownOutcome(namespace string) bool {
 func (l *Ledger) view(namespace string, budgets []*v1beta1.MachineDisruptionBudget, counted countedMachines) *View {
 	r := l.namespaceState(namespace)
 	return NewView(r.parse(budgets), counted.machines, func(uid types.UID) bool {
-		_, is := r.granted[uid]
+		_, is := r.grants[uid]
 		return is || counted.pending[uid]
 	}, l.Clock.Now())
 }
 
 func (l *Ledger) cachedMachines(ctx context.Context, namespace string) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, l.Client, &v1beta1.MachineList{}, client.InNamespace(namespace))
+	machines, err := index.ListShared[v1beta1.Machine](ctx, l.Client, &v1beta1.MachineList{}, client.InNamespace(namespace))
 	if err != nil {
 		return nil, fmt.Errorf("list the machines that budgets select: %w", err)
 	}
@@ -135,7 +135,7 @@ func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1
 	r := l.namespaceState(namespace)
 	trusts, began := r.cache.Trusts(version), r.cache.Mark()
 	var unknown []types.UID
-	for uid, is := range r.granted {
+	for uid, is := range r.grants {
 		if is {
 			unknown = append(unknown, uid)
 		}
@@ -145,15 +145,15 @@ func (l *Ledger) confirmedMachines(ctx context.Context, namespace string) ([]*v1
 		return l.cachedMachines(ctx, namespace)
 	}
 	list := &v1beta1.MachineList{}
-	machines, err := index.Shared[v1beta1.Machine](ctx, l.Live, list, client.InNamespace(namespace))
+	machines, err := index.ListShared[v1beta1.Machine](ctx, l.LiveReader, list, client.InNamespace(namespace))
 	if err != nil {
 		return nil, fmt.Errorf("list the machines that budgets select live: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.cache.Relisted(began, list.ResourceVersion)
+	r.cache.RecordRelist(began, list.ResourceVersion)
 	for _, uid := range unknown {
-		delete(r.granted, uid)
+		delete(r.grants, uid)
 	}
 	return machines, nil
 }

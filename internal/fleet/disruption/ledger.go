@@ -29,9 +29,9 @@ const DeniedPoll = 30 * time.Second
 type Options struct {
 	// Client reads Machines and budgets from the cache, including this process's own writes.
 	Client client.Reader
-	// Live reads from the API server of the control cluster, without a cache.
-	Live  client.Reader
-	Clock clock.PassiveClock
+	// LiveReader reads from the API server of the control cluster, without a cache.
+	LiveReader client.Reader
+	Clock      clock.PassiveClock
 	// CacheVersion returns the resource version up to which Client's cache of Machines is complete, or "" if unknown.
 	// With an unknown version, every grant uses a live list.
 	CacheVersion func() string
@@ -52,9 +52,9 @@ type Ledger struct {
 
 type namespaceState struct {
 	cache, budgets freshness.Tracker
-	// granted holds the UIDs of machines whose disruption was granted but is not yet visible in the Machine. The value
+	// grants holds the UIDs of machines whose disruption was granted but is not yet visible in the Machine. The value
 	// for a UID is true if it is unknown whether the write to the Machine succeeded.
-	granted map[types.UID]bool
+	grants  map[types.UID]bool
 	waiting map[Asker]*askerState
 	parsed  map[types.UID]parsedBudget
 	used    time.Time
@@ -131,7 +131,7 @@ func (l *Ledger) Check(ctx context.Context, asker Asker, candidates []Candidate)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view(asker.Namespace, budgets, machines)
-	may, denied = v.Ask(l.withWaitTimes(asker, candidates), l.otherCandidates(asker.Namespace, asker, v))
+	may, denied = v.Decide(l.withWaitTimes(asker, candidates), l.otherCandidates(asker.Namespace, asker, v))
 	return may, denied, nil
 }
 
@@ -156,8 +156,8 @@ func (l *Ledger) RecordWaiting(asker Asker, denied []Denial, planned ...Candidat
 	}
 	candidates = l.withWaitTimes(asker, append(candidates, planned...))
 	for i := range candidates {
-		if c := &candidates[i]; c.asked.IsZero() || c.asked.After(now) {
-			c.asked = now
+		if c := &candidates[i]; c.firstDenial.IsZero() || c.firstDenial.After(now) {
+			c.firstDenial = now
 		}
 	}
 	r.waiting[asker] = &askerState{now, candidates[:len(denied)], candidates[len(denied):]}
@@ -172,16 +172,16 @@ func (l *Ledger) withWaitTimes(asker Asker, candidates []Candidate) []Candidate 
 	}
 	asked := make(map[types.UID]time.Time, len(before.denied)+len(before.planned))
 	for _, c := range before.candidates() {
-		asked[c.Machine.UID] = c.asked
+		asked[c.Machine.UID] = c.firstDenial
 	}
 	for i := range candidates {
-		candidates[i].asked = asked[candidates[i].Machine.UID]
+		candidates[i].firstDenial = asked[candidates[i].Machine.UID]
 	}
 	return candidates
 }
 
-// Waiting returns the Askers in a namespace whose last request was denied for at least one machine.
-func (l *Ledger) Waiting(namespace string) (askers []Asker) {
+// WaitingAskers returns the Askers in a namespace whose last request was denied for at least one machine.
+func (l *Ledger) WaitingAskers(namespace string) (askers []Asker) {
 	if l == nil {
 		return nil
 	}
@@ -196,7 +196,7 @@ func (l *Ledger) Waiting(namespace string) (askers []Asker) {
 // Requests returns reconcile requests for the controllers of the given kind and namespace that wait because the
 // disruption of a machine was denied.
 func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request) {
-	for _, asker := range l.Waiting(namespace) {
+	for _, asker := range l.WaitingAskers(namespace) {
 		if asker.Kind == kind {
 			requests = append(requests, reconcile.Request{NamespacedName: asker.NamespacedName})
 		}
@@ -204,9 +204,9 @@ func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request)
 	return requests
 }
 
-// Blocked counts, by the reason of the disruption, the machines whose disruption a budget or an exemption prevents now.
+// CountBlocked counts, by the reason of the disruption, the machines whose disruption a budget or an exemption prevents now.
 // Every possible reason is a key of the map.
-func (l *Ledger) Blocked() map[v1beta1.DisruptionReason]int {
+func (l *Ledger) CountBlocked() map[v1beta1.DisruptionReason]int {
 	blocked := make(map[v1beta1.DisruptionReason]int, len(v1beta1.DisruptionReasons))
 	for _, reason := range v1beta1.DisruptionReasons {
 		blocked[reason] = 0
@@ -252,10 +252,10 @@ func (l *Ledger) Grant(ctx context.Context, asker Asker, candidates []Candidate)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.view(asker.Namespace, budgets, machines)
-	granted, _ := v.Ask(l.withWaitTimes(asker, candidates), l.otherCandidates(asker.Namespace, asker, v))
+	granted, _ := v.Decide(l.withWaitTimes(asker, candidates), l.otherCandidates(asker.Namespace, asker, v))
 	r := l.namespaceState(asker.Namespace)
 	for _, c := range granted {
-		r.granted[c.Machine.UID] = false
+		r.grants[c.Machine.UID] = false
 	}
 	return granted, nil
 }
@@ -268,15 +268,15 @@ func (l *Ledger) Settle(m *v1beta1.Machine, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.namespaceState(m.Namespace)
-	if _, granted := r.granted[m.UID]; !granted {
+	if _, granted := r.grants[m.UID]; !granted {
 		return
 	}
 	if freshness.Ambiguous(err) {
-		r.granted[m.UID] = true
+		r.grants[m.UID] = true
 		r.cache.Invalidate()
 		return
 	}
-	delete(r.granted, m.UID) // The next count reads the write from the cache.
+	delete(r.grants, m.UID) // The next count reads the write from the cache.
 }
 
 func (l *Ledger) namespaceState(namespace string) *namespaceState {
@@ -284,9 +284,9 @@ func (l *Ledger) namespaceState(namespace string) *namespaceState {
 	r := l.namespaces[namespace]
 	if r == nil {
 		maps.DeleteFunc(l.namespaces, func(_ string, r *namespaceState) bool {
-			return len(r.granted) == 0 && now.Sub(r.used) > namespaceTimeout
+			return len(r.grants) == 0 && now.Sub(r.used) > namespaceTimeout
 		})
-		r = &namespaceState{granted: map[types.UID]bool{}, waiting: map[Asker]*askerState{}}
+		r = &namespaceState{grants: map[types.UID]bool{}, waiting: map[Asker]*askerState{}}
 		l.namespaces[namespace] = r
 	}
 	r.used = now

@@ -34,7 +34,7 @@ func TestGrantDoesNotWaitForReadsOfOtherNamespaces(t *testing.T) {
 	ms := several(2, "m", "a")
 	b := ledgerFor(1, ms...)
 	slow := &unansweredLists{lists: b.server, namespace: "slow", began: make(chan struct{}), end: make(chan struct{})}
-	b.Live = slow
+	b.LiveReader = slow
 	ask := func(namespace string) error {
 		_, err := b.Grant(t.Context(), Asker{Kind: "MachineSet",
 			NamespacedName: types.NamespacedName{Namespace: namespace, Name: "s"}},

@@ -55,7 +55,7 @@ func ledgerFor(limit int32, machines ...*v1beta1.Machine) *bench {
 	b := &bench{cache: &lists{version: 10, machines: machines, budgets: []*v1beta1.MachineDisruptionBudget{all}},
 		server: &lists{version: 10, machines: machines, budgets: []*v1beta1.MachineDisruptionBudget{all}},
 		clock:  clocktesting.NewFakePassiveClock(noon)}
-	b.Ledger = New(Options{Client: b.cache, Live: b.server, Clock: b.clock,
+	b.Ledger = New(Options{Client: b.cache, LiveReader: b.server, Clock: b.clock,
 		CacheVersion: func() string { return strconv.Itoa(b.cache.version) }})
 	return b
 }
@@ -186,17 +186,17 @@ func TestWaitingAskerKeepsPrecedence(t *testing.T) {
 	if got := b.grant(t, "old", rollout); got != "" {
 		t.Errorf("granted %q before a more urgent candidate", got)
 	}
-	if blocked := b.Blocked(); blocked[v1beta1.DisruptionRemediation] != 1 || len(blocked) != 5 {
+	if blocked := b.CountBlocked(); blocked[v1beta1.DisruptionRemediation] != 1 || len(blocked) != 5 {
 		t.Errorf("blocked: %v", blocked)
 	}
-	if got := b.Waiting("fleet"); !slices.Equal(got, []Asker{asker("broken")}) {
+	if got := b.WaitingAskers("fleet"); !slices.Equal(got, []Asker{asker("broken")}) {
 		t.Errorf("waiting: %v", got)
 	}
 	b.RecordWaiting(asker("broken"), nil, repair)
 	if got := b.grant(t, "old", rollout); got != "" {
 		t.Errorf("granted %q between the plan for a more urgent candidate and its write", got)
 	}
-	if got, blocked := b.Waiting("fleet"), b.Blocked(); len(got) != 0 || blocked[v1beta1.DisruptionRemediation] != 0 {
+	if got, blocked := b.WaitingAskers("fleet"), b.CountBlocked(); len(got) != 0 || blocked[v1beta1.DisruptionRemediation] != 0 {
 		t.Errorf("waiting: %v, blocked: %v, although the candidate has room", got, blocked)
 	}
 	b.clock.SetTime(noon.Add(waitingTimeout + time.Second))

@@ -51,7 +51,7 @@ func TestLiveListBlocksNoCheck(t *testing.T) {
 		UID: "1", ResourceVersion: "1"}}
 	cluster.budget.Spec.MaxDisrupted = intstr.FromInt32(1)
 	live := &slowLists{budget: cluster.budget, machines: cluster.machines}
-	l := New(Options{Client: cluster, Live: live})
+	l := New(Options{Client: cluster, LiveReader: live})
 	a, b := &cluster.machines[0], &cluster.machines[1]
 	asker := asker("web")
 	ask := func(m *v1beta1.Machine) []Candidate {

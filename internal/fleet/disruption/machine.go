@@ -13,48 +13,48 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Of returns the reason of a machine's disruption. A machine is disrupted while it is being deleted or updated in
+// ReasonOf returns the reason of a machine's disruption. A machine is disrupted while it is being deleted or updated in
 // place. For all other machines, the second result is false. The second result is also false for a machine without a
 // Node or instance, and for a machine with a delete mark.
 //
 // The API does not record why a machine is deleted. Therefore a machine that an administrator deletes counts as
 // disrupted until its Machine object is removed.
-func Of(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
+func ReasonOf(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
 	switch {
-	case !Serves(m):
+	case !MayRunPods(m):
 		return "", false
-	case !machinestate.Live(m):
+	case !machinestate.IsLive(m):
 		if machinestate.MarkedForDeletion(m) {
 			return "", false
 		}
 		return reasonOfDeletion(m), true
-	case handover.Updating(m) && !(handover.UpdateRejected(m) && machinestate.Ready(m)):
+	case handover.Updating(m) && !(handover.UpdateRejected(m) && machinestate.IsReady(m)):
 		return v1beta1.DisruptionInPlaceUpdate, true
 	}
 	return "", false
 }
 
-// Serves reports whether pods may run on the machine: it has a Node, and its instance is not known to be gone.
-func Serves(m *v1beta1.Machine) bool {
-	return m.Status.NodeRef != nil && !machinestate.Vanished(m)
+// MayRunPods reports whether pods may run on the machine: it has a Node, and its instance is not known to be gone.
+func MayRunPods(m *v1beta1.Machine) bool {
+	return m.Status.NodeRef != nil && !machinestate.HasVanished(m)
 }
 
 func reasonOfDeletion(m *v1beta1.Machine) v1beta1.DisruptionReason {
 	switch {
 	case machinestate.ToBeReplaced(m) || machinestate.FailureOf(m) != "":
 		return v1beta1.DisruptionRemediation
-	case machinestate.Exchanged(m):
-		return ReasonOfExchange(m)
+	case machinestate.HasReplaceAnnotation(m):
+		return ReasonOfReplacement(m)
 	}
 	return v1beta1.DisruptionRollout
 }
 
-// Expired is the value of AnnotationReplace on a machine that is replaced because it is older than expireAfter.
-const Expired = "expired"
+// ExpiredValue is the value of AnnotationReplace on a machine that is replaced because it is older than expireAfter.
+const ExpiredValue = "expired"
 
-// ReasonOfExchange returns the reason why a machine with AnnotationReplace is replaced.
-func ReasonOfExchange(m *v1beta1.Machine) v1beta1.DisruptionReason {
-	if m.Annotations[v1beta1.AnnotationReplace] == Expired {
+// ReasonOfReplacement returns the reason why a machine with AnnotationReplace is replaced.
+func ReasonOfReplacement(m *v1beta1.Machine) v1beta1.DisruptionReason {
+	if m.Annotations[v1beta1.AnnotationReplace] == ExpiredValue {
 		return v1beta1.DisruptionExpiry
 	}
 	return v1beta1.DisruptionReplace
@@ -95,7 +95,7 @@ func brokenSince(m *v1beta1.Machine) time.Time {
 // come the machines that have been broken for the longest time.
 func CompareBroken(a, b *v1beta1.Machine) int {
 	return cmp.Or(
-		-machinestate.FalseFirst(machinestate.Failed(a), machinestate.Failed(b)),
+		-machinestate.FalseFirst(machinestate.HasFailed(a), machinestate.HasFailed(b)),
 		brokenSince(a).Compare(brokenSince(b)),
 		b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
 		cmp.Compare(a.Name, b.Name),

@@ -17,8 +17,8 @@ import (
 type Candidate struct {
 	Machine *v1beta1.Machine
 	Reason  v1beta1.DisruptionReason
-	// asked is the time at which a disruption of the machine was first denied, or zero.
-	asked time.Time
+	// firstDenial is the time at which a disruption of the machine was first denied, or zero.
+	firstDenial time.Time
 }
 
 // Denial describes a candidate that must not be disrupted now.
@@ -26,26 +26,26 @@ type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
-	// Closed is true if the denial stays even after all other disruptions have ended, because the budget allows no
+	// IsPersistent is true if the denial stays even after all other disruptions have ended, because the budget allows no
 	// disruption or the machine is exempt.
-	Closed bool
-	// Until holds the time at which the denial may end, because a window opens or closes or an exemption ends. The
+	IsPersistent bool
+	// EndTime holds the time at which the denial may end, because a window opens or closes or an exemption ends. The
 	// field is zero if no such time is known.
-	Until time.Time
-	// Why contains a text that explains the denial with current numbers. The text has no full stop.
-	Why string
+	EndTime time.Time
+	// Explanation contains a text that explains the denial with current numbers. The text has no full stop.
+	Explanation string
 }
 
-// Brief explains the denial for a condition, without numbers that change often.
-func (d Denial) Brief() string {
+// Summary explains the denial for a condition, without numbers that change often.
+func (d Denial) Summary() string {
 	if d.Budget == "" {
-		return d.Why
+		return d.Explanation
 	}
 	text := fmt.Sprintf("MachineDisruptionBudget %s allows no more disruptions now (reason %s)", d.Budget, d.Reason)
-	if d.Closed {
+	if d.IsPersistent {
 		text = fmt.Sprintf("MachineDisruptionBudget %s allows no disruption (reason %s)", d.Budget, d.Reason)
 	}
-	return text + untilText(d.Until)
+	return text + untilText(d.EndTime)
 }
 
 func untilText(at time.Time) string {
@@ -66,8 +66,8 @@ type View struct {
 	uses []*usage
 	// machines holds all machines of the namespace.
 	machines []*v1beta1.Machine
-	// disrupted holds the UIDs of the disrupted machines.
-	disrupted map[types.UID]bool
+	// disruptedMachines holds the UIDs of the disrupted machines.
+	disruptedMachines map[types.UID]bool
 }
 
 type usage struct {
@@ -79,7 +79,7 @@ type usage struct {
 // NewView returns the view of a namespace. An optional function reports whether the disruption of a machine was granted
 // although the Machine object does not show the disruption yet.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
-	v := &View{now: now, machines: machines, disrupted: map[types.UID]bool{}}
+	v := &View{now: now, machines: machines, disruptedMachines: map[types.UID]bool{}}
 	for _, b := range budgets {
 		v.uses = append(v.uses, &usage{Budget: b})
 	}
@@ -87,8 +87,8 @@ func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.
 		return v
 	}
 	for _, m := range machines {
-		if _, is := Of(m); is || granted != nil && granted(m.UID) {
-			v.disrupted[m.UID] = true
+		if _, is := ReasonOf(m); is || granted != nil && granted(m.UID) {
+			v.disruptedMachines[m.UID] = true
 		}
 	}
 	return v
@@ -104,16 +104,16 @@ func (v *View) count(u *usage) {
 			continue
 		}
 		u.selected++
-		if v.disrupted[m.UID] {
+		if v.disruptedMachines[m.UID] {
 			u.disrupted++
 		}
 	}
-	u.allowed = u.Allowed(u.selected)
+	u.allowed = u.AllowedDisruptions(u.selected)
 }
 
-// Ask decides which candidates of one controller may be disrupted, and denies the remaining candidates. Candidates of
+// Decide decides which candidates of one controller may be disrupted, and denies the remaining candidates. Candidates of
 // other controllers are not granted. If these candidates take precedence, their disruptions are reserved.
-func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
+func (v *View) Decide(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
 		other bool
@@ -146,9 +146,9 @@ func (v *View) Ask(candidates, others []Candidate) (granted []Candidate, denied 
 // compare orders candidates by precedence. Candidates that waited longer than agingDelay come first, starting with the
 // longest wait. Other candidates are ordered by reason, and then by compareWithin.
 func (v *View) compare(a, b Candidate) int {
-	overdue := func(c Candidate) bool { return !c.asked.IsZero() && v.now.Sub(c.asked) >= agingDelay }
+	overdue := func(c Candidate) bool { return !c.firstDenial.IsZero() && v.now.Sub(c.firstDenial) >= agingDelay }
 	if overdue(a) && overdue(b) {
-		return cmp.Or(a.asked.Compare(b.asked), cmp.Compare(a.Machine.UID, b.Machine.UID))
+		return cmp.Or(a.firstDenial.Compare(b.firstDenial), cmp.Compare(a.Machine.UID, b.Machine.UID))
 	}
 	urgency := func(c Candidate) int { return slices.Index(v1beta1.DisruptionReasons, c.Reason) }
 	order := 0
@@ -179,14 +179,14 @@ func compareWithin(a, b Candidate) int {
 // disruption for the candidate's reason, takeRoom returns a denial instead. Machines without pods and machines that are
 // already disrupted are not counted. takeRoom also returns a denial if the machine is exempt from disruptions.
 func (v *View) takeRoom(c Candidate) *Denial {
-	if !Serves(c.Machine) {
+	if !MayRunPods(c.Machine) {
 		return nil
 	}
 	// An exempt machine must not be deleted, even if it is already disrupted by an update in place.
-	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.Live(c.Machine) {
-		return &Denial{Candidate: c, Closed: true, Until: until, Why: exemptionText(c.Machine, until)}
+	if until, exempt := ExemptUntil(c.Machine, v.now); exempt && machinestate.IsLive(c.Machine) {
+		return &Denial{Candidate: c, IsPersistent: true, EndTime: until, Explanation: exemptionText(c.Machine, until)}
 	}
-	if v.disrupted[c.Machine.UID] {
+	if v.disruptedMachines[c.Machine.UID] {
 		return nil
 	}
 	var selecting []*usage
@@ -195,7 +195,7 @@ func (v *View) takeRoom(c Candidate) *Denial {
 			continue
 		}
 		v.count(u)
-		if u.disrupted >= u.allowed && u.Asks(c.Reason) {
+		if u.disrupted >= u.allowed && u.AppliesTo(c.Reason) {
 			return v.denied(c, u)
 		}
 		selecting = append(selecting, u)
@@ -203,53 +203,53 @@ func (v *View) takeRoom(c Candidate) *Denial {
 	for _, u := range selecting {
 		u.disrupted++
 	}
-	v.disrupted[c.Machine.UID] = true
+	v.disruptedMachines[c.Machine.UID] = true
 	return nil
 }
 
-// Use is the current use of a budget: how many machines it selects, and how many of these machines are disrupted.
-type Use struct {
+// BudgetUse is the current use of a budget: how many machines it selects, and how many of these machines are disrupted.
+type BudgetUse struct {
 	// Budget is the name of the budget.
 	Budget string
 	// Selected, Disrupted and Allowed are numbers of machines.
 	Selected, Disrupted, Allowed int
-	// Until holds the time at which the budget stops being in force, because a window opens or closes. The field is
+	// NextChange holds the time at which the budget stops being in force, because a window opens or closes. The field is
 	// zero for a budget without windows.
-	Until time.Time
+	NextChange time.Time
 }
 
-// Uses lists the budgets that limit the disruption of a candidate now, with their numbers of machines. The budgets are
+// BudgetUses lists the budgets that limit the disruption of a candidate now, with their numbers of machines. The budgets are
 // sorted by name.
-func (v *View) Uses(candidates []Candidate) (uses []Use) {
+func (v *View) BudgetUses(candidates []Candidate) (uses []BudgetUse) {
 	for _, u := range v.uses {
 		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {
-			return u.Asks(c.Reason) && u.Selects(c.Machine.Labels)
+			return u.AppliesTo(c.Reason) && u.Selects(c.Machine.Labels)
 		}) {
 			continue
 		}
 		v.count(u)
 		until, _ := u.NextChange(v.now)
-		uses = append(uses, Use{u.Name, u.selected, u.disrupted, u.allowed, until})
+		uses = append(uses, BudgetUse{u.Name, u.selected, u.disrupted, u.allowed, until})
 	}
-	slices.SortFunc(uses, func(a, b Use) int { return cmp.Compare(a.Budget, b.Budget) })
+	slices.SortFunc(uses, func(a, b BudgetUse) int { return cmp.Compare(a.Budget, b.Budget) })
 	return uses
 }
 
 // String returns a sentence about the use of the budget, without a full stop.
-func (u Use) String() string {
+func (u BudgetUse) String() string {
 	text := fmt.Sprintf("MachineDisruptionBudget %s: %d of %s disrupted, at most %d allowed", u.Budget, u.Disrupted,
 		wording.Count(u.Selected, "machine"), u.Allowed)
-	return text + untilText(u.Until)
+	return text + untilText(u.NextChange)
 }
 
 func (v *View) denied(c Candidate, u *usage) *Denial {
-	d := &Denial{Candidate: c, Budget: u.Name, Closed: u.allowed == 0}
+	d := &Denial{Candidate: c, Budget: u.Name, IsPersistent: u.allowed == 0}
 	if at, changes := u.NextChange(v.now); changes {
-		d.Until = at
+		d.EndTime = at
 	}
-	d.Why = d.Brief()
-	if !d.Closed {
-		d.Why += fmt.Sprintf(": %d of %s disrupted, at most %d allowed", u.disrupted,
+	d.Explanation = d.Summary()
+	if !d.IsPersistent {
+		d.Explanation += fmt.Sprintf(": %d of %s disrupted, at most %d allowed", u.disrupted,
 			wording.Count(u.selected, "machine"), u.allowed)
 	}
 	return d

@@ -85,7 +85,7 @@ func TestOf(t *testing.T) {
 		"failed and not being deleted": {machine("m", "a", failed(v1beta1.FailureCreateError)), ""},
 		"marked for replacement, being deleted": {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, "")),
 			v1beta1.DisruptionReplace},
-		"too old, being deleted": {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, Expired)),
+		"too old, being deleted": {machine("m", "a", leaving, annotated(v1beta1.AnnotationReplace, ExpiredValue)),
 			v1beta1.DisruptionExpiry},
 		"marked for replacement": {machine("m", "a", annotated(v1beta1.AnnotationReplace, "")), ""},
 		"up to date":             {machine("m", "a", upToDate), ""},
@@ -99,7 +99,7 @@ func TestOf(t *testing.T) {
 			condition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady, 0),
 			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange, 0)), ""},
 	} {
-		got, is := Of(test.machine)
+		got, is := ReasonOf(test.machine)
 		if got != test.want || is != (test.want != "") {
 			t.Errorf("%s: %q %t, want %q", name, got, is, test.want)
 		}
@@ -211,7 +211,7 @@ func TestAsk(t *testing.T) {
 			candidates(remediation, ten[0]), "m0", ""},
 		"a candidate of another asker has waited too long": {[]*Budget{budget(t, "one", "", "1")}, ten,
 			candidates(remediation, ten[0]),
-			[]Candidate{{Machine: ten[1], Reason: v1beta1.DisruptionExpiry, asked: noon.Add(-agingDelay)}}, "",
+			[]Candidate{{Machine: ten[1], Reason: v1beta1.DisruptionExpiry, firstDenial: noon.Add(-agingDelay)}}, "",
 			"MachineDisruptionBudget one allows no more disruptions now (reason Remediation): 1 of 10 machines disrupted, at most 1 allowed"},
 		"the machine that has been broken longest first": {[]*Budget{budget(t, "one", "", "1")}, ten,
 			candidates(remediation, machine("a", "a", remediated(time.Minute)), machine("b", "a", remediated(time.Hour))), nil,
@@ -230,13 +230,13 @@ func TestAsk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := NewView(test.budgets, test.machines, nil, noon)
-			granted, denied := v.Ask(test.ask, test.others)
+			granted, denied := v.Decide(test.ask, test.others)
 			if got := namesOf(granted); got != test.granted {
 				t.Errorf("granted %q, want %q", got, test.granted)
 			}
 			why := ""
 			if len(denied) > 0 {
-				why = denied[0].Why
+				why = denied[0].Explanation
 			}
 			if why != test.why || len(granted)+len(denied) != len(test.ask) {
 				t.Errorf("%d of %d candidates are denied: %q, want %q", len(denied), len(test.ask), why, test.why)
@@ -255,12 +255,12 @@ func TestDenialReportsItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := machine("m", "a")
-	_, denied := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, noon).Ask(candidates(v1beta1.DisruptionRollout, m), nil)
+	_, denied := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, noon).Decide(candidates(v1beta1.DisruptionRollout, m), nil)
 	const want = "MachineDisruptionBudget b allows no disruption (reason Rollout), until 2026-05-05T20:00:00Z"
-	if len(denied) != 1 || denied[0].Why != want || denied[0].Brief() != want || !denied[0].Closed {
+	if len(denied) != 1 || denied[0].Explanation != want || denied[0].Summary() != want || !denied[0].IsPersistent {
 		t.Errorf("%+v, want %q", denied, want)
 	}
-	granted, _ := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, denied[0].Until).Ask(
+	granted, _ := NewView([]*Budget{b}, []*v1beta1.Machine{m}, nil, denied[0].EndTime).Decide(
 		candidates(v1beta1.DisruptionRollout, m), nil)
 	if len(granted) != 1 {
 		t.Error("the disruption is denied after the reported end")
@@ -283,7 +283,7 @@ func BenchmarkTenThousandBudgets(b *testing.B) {
 	ask := candidates(v1beta1.DisruptionRollout, machines[:10]...)
 	b.ReportAllocs()
 	for b.Loop() {
-		if granted, _ := NewView(budgets, machines, nil, noon).Ask(ask, nil); len(granted) != len(ask) {
+		if granted, _ := NewView(budgets, machines, nil, noon).Decide(ask, nil); len(granted) != len(ask) {
 			b.Fatal(len(granted))
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Ended selects the events with which the disruption of a machine ends. After such an event, a budget may allow the
+// DisruptionEnded selects the events with which the disruption of a machine ends. After such an event, a budget may allow the
 // disruption of another machine.
-func Ended() predicate.Predicate {
+func DisruptionEnded() predicate.Predicate {
 	disrupted := func(o client.Object) bool {
 		m, ok := o.(*v1beta1.Machine)
 		if !ok {
 			return false
 		}
-		_, is := Of(m)
+		_, is := ReasonOf(m)
 		return is
 	}
 	return predicate.Funcs{

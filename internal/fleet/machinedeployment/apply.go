@@ -48,7 +48,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		if wanted[i] != 0 && !countsReceived && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
 		}
-		if unacceptable(err) {
+		if isPermanentRejection(err) {
 			v.noteRejection(v1beta1.ReasonInvalidConfiguration, fmt.Errorf("change set %s: %w", set.Name, err))
 			continue
 		}
@@ -56,9 +56,9 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 			return fmt.Errorf("patch set %s: %w", set.Name, err)
 		}
 		if p.fromCache && after.Generation != set.Generation {
-			p.Decided.Note(set.UID, after.Generation)
+			p.Decisions.Note(set.UID, after.Generation)
 		}
-		if i == v.current && v.mayStartRevision() && revisionOf(set) != v.number {
+		if i == v.currentIndex && v.mayStartRevision() && revisionOf(set) != v.number {
 			v.revisionReason = v1beta1.ReasonFoundNewMachineSet
 			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, reasonRevisionFound, "Update",
 				"Revision %d uses the existing set %s", v.number, set.Name)
@@ -70,7 +70,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
 	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
 	// Do not change sets that are kept only for a rollback.
-	inUse := i == v.current || set.ReplicasOrDefault()+change > 0 || ceiling(counted)+counted.Deleting > 0
+	inUse := i == v.currentIndex || set.ReplicasOrDefault()+change > 0 || ceiling(counted)+counted.Deleting > 0
 	if inUse {
 		propagate(set, d)
 	}
@@ -78,12 +78,12 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		replicas := counted.Replicas + change
 		set.Spec.Replicas = &replicas
 	}
-	if i == v.current && v.mayStartRevision() {
+	if i == v.currentIndex && v.mayStartRevision() {
 		setRevision(set, v.number)
 		recordCause(set, d)
 	}
 	v.plan.Roles[i].annotate(set)
-	if i == v.current || !v.mayStartRevision() || !v.currentReplacesLost() {
+	if i == v.currentIndex || !v.mayStartRevision() || !v.currentReplacesLost() {
 		delete(set.Annotations, v1beta1.AnnotationNoCreate)
 	} else if inUse {
 		annotate(set, v1beta1.AnnotationNoCreate, "")
@@ -117,14 +117,14 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 // replacementSurge returns how many machines set i needs in addition to replicas, because replacements are created
 // before the old machines are deleted.
 func (v *view) replacementSurge(i int) int32 {
-	if i != v.current {
+	if i != v.currentIndex {
 		return 0
 	}
 	return v.plan.ReplacementSurge
 }
 
 func (r Role) annotate(set *v1beta1.MachineSet) {
-	handover.Annotate(set, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}, r.ReceiveFrom)
+	handover.Annotate(set, handover.Order{Receiver: r.MoveTo, Machines: r.Moves, OnlySelected: r.BySelection}, r.ReceiveFrom)
 }
 
 func (v *view) currentReplacesLost() bool {
@@ -137,8 +137,8 @@ func (v *view) sizedForIndex() int {
 	switch {
 	case v.setToCreate != nil:
 		return -1
-	case v.current >= 0 && v.mayStartRevision():
-		return v.current
+	case v.currentIndex >= 0 && v.mayStartRevision():
+		return v.currentIndex
 	}
 	return len(v.sets) - 1
 }
@@ -172,7 +172,7 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 		return err
 	}
 	set.Spec.Replicas = &replicas
-	v.plan.Roles[v.state.Current].annotate(set)
+	v.plan.Roles[v.state.CurrentIndex].annotate(set)
 	annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
 	err := p.Client.Create(ctx, set)
 	switch {
@@ -189,22 +189,22 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	p.noteAmbiguous(err)
 	err = fmt.Errorf("create set %s: %w", set.Name, err)
 	v.noteRejection(v1beta1.ReasonMachineSetCreateError, err)
-	if unacceptable(err) {
+	if isPermanentRejection(err) {
 		return nil
 	}
 	return err
 }
 
-// unacceptable reports whether the API server would reject the same write again.
-func unacceptable(err error) bool {
+// isPermanentRejection reports whether the API server would reject the same write again.
+func isPermanentRejection(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // noteRejection records the error with which the API server rejected the creation or patch of a set. Only the first
 // rejection of a pass is recorded.
 func (v *view) noteRejection(reason string, err error) {
-	if v.rejected == nil {
-		v.rejectedReason, v.rejected = reason, err
+	if v.rejection == nil {
+		v.rejectedReason, v.rejection = reason, err
 	}
 }
 
@@ -215,7 +215,7 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	d := p.deployment
 	v.cannotCreateReason = fmt.Sprintf("a MachineSet with the name %s exists already", v.setToCreate.Name)
 	var taken v1beta1.MachineSet
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.setToCreate), &taken); {
+	switch err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(v.setToCreate), &taken); {
 	case apierrors.IsNotFound(err):
 		p.requeueIn(retryConflict) // The set was deleted meanwhile.
 		return nil
@@ -255,7 +255,7 @@ func (p *pass) mayAdopt(set *v1beta1.MachineSet) bool {
 }
 
 func (p *pass) cleanUp(ctx context.Context, v *view) error {
-	for _, set := range v.expired(v.state.Sets, p.deployment.RevisionHistoryLimitOrDefault()) {
+	for _, set := range v.expiredSets(v.state.Sets, p.deployment.RevisionHistoryLimitOrDefault()) {
 		err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
 			client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {

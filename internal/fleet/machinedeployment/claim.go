@@ -37,7 +37,7 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 			return nil, err
 		}
 	}
-	if seen := p.shared.takeOrphanSetSeen(p.known); seen || len(p.unowned) > 0 {
+	if seen := p.shared.takeOrphanSetSeen(p.known); seen || len(p.unownedSets) > 0 {
 		adopted, err := p.adopt(ctx, selector, owned)
 		if err != nil {
 			p.shared.keepOrphanSetSeen(p.known)
@@ -58,11 +58,11 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
 	}
 	found := pointers(cached.Items)
-	if p.known.cache.Confirmed() {
+	if p.known.cache.IsConfirmed() {
 		return found, nil
 	}
 	var stored v1beta1.MachineSetList
-	if err := p.Live.List(ctx, &stored, client.InNamespace(d.Namespace),
+	if err := p.LiveReader.List(ctx, &stored, client.InNamespace(d.Namespace),
 		client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
 		return nil, fmt.Errorf("list the sets of the deployment at the API server: %w", err)
 	}
@@ -72,7 +72,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 		case metav1.IsControlledBy(set, d):
 			sets = append(sets, set)
 		case unowned(set):
-			p.unowned = append(p.unowned, set)
+			p.unownedSets = append(p.unownedSets, set)
 		}
 	}
 	// The live list selects sets by the deployment's label. Owned sets without this label are found in the cache.
@@ -81,7 +81,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			continue
 		}
 		var now v1beta1.MachineSet
-		switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(set), &now); {
+		switch err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(set), &now); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, fmt.Errorf("get set %s live: %w", set.Name, err)
@@ -105,7 +105,7 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 	}
 	var adopted []*v1beta1.MachineSet
 	checked := false
-	for _, set := range slices.Concat(p.unowned, pointers(matching.Items)) {
+	for _, set := range slices.Concat(p.unownedSets, pointers(matching.Items)) {
 		known := func(o *v1beta1.MachineSet) bool { return o.UID == set.UID }
 		if !unowned(set) || !selector.Matches(labels.Set(set.Labels)) || slices.ContainsFunc(owned, known) ||
 			slices.ContainsFunc(adopted, known) {
@@ -113,7 +113,7 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 		}
 		if !checked {
 			var now v1beta1.MachineDeployment
-			if err := p.Live.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
+			if err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
 				return nil, fmt.Errorf("adopt set %s: read the deployment from the API server: %w", set.Name, err)
 			}
 			if now.UID != d.UID || !now.DeletionTimestamp.IsZero() {
@@ -160,7 +160,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	seen := p.cacheAsNewAsSpec()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
-		machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace),
+		machines, err := index.ListShared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace),
 			client.MatchingFields{index.MachineByOwner: string(set.UID)})
 		if err != nil {
 			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
@@ -171,7 +171,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	// A set may have handed machines over before it observed that its hand-over was canceled. The cache may still show
 	// the old owner of these machines.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
-	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
+	if p.known.cache.IsConfirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		p.fromCache = seen
 		return found, nil
 	}
@@ -185,11 +185,11 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		return nil, fmt.Errorf("select the machines of sets %v: %w", names, err)
 	}
 	options := &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
-	if p.known.cache.Confirmed() && !takenBack {
+	if p.known.cache.IsConfirmed() && !takenBack {
 		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion,
 			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, &v1beta1.MachineList{}, options)
+	machines, err := index.ListShared[v1beta1.Machine](ctx, p.LiveReader, &v1beta1.MachineList{}, options)
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
 	}
@@ -238,7 +238,7 @@ func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 }
 
 func withoutPreserved(machines []*v1beta1.Machine) []*v1beta1.Machine {
-	return slices.DeleteFunc(machines, preservation.Preserved)
+	return slices.DeleteFunc(machines, preservation.IsPreserved)
 }
 
 func pointers[T any](items []T) []*T {

@@ -20,7 +20,7 @@ type conditions struct {
 }
 
 func (c conditions) put(condition metav1.Condition) {
-	condition.Message = wording.Brief(condition.Message)
+	condition.Message = wording.Shorten(condition.Message)
 	condition.ObservedGeneration = c.generation
 	condition.LastTransitionTime = metav1.NewTime(c.now)
 	meta.SetStatusCondition(&c.status.Conditions, condition)
@@ -50,18 +50,18 @@ func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message
 	c.set(kind, isTrue, reason, otherwise, message)
 }
 
-func (c conditions) rollingOut(v *view, r rollout) {
+func (c conditions) writeRollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
-	switch outdated := v.outdated(); {
-	case outdated == 0 && v.state.Current >= 0 && v.updating() == 0:
+	switch outdated := v.outdatedMachines(); {
+	case outdated == 0 && v.state.CurrentIndex >= 0 && v.updating() == 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
-		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waiting)
-	case r.doing != "" && r.waitReason != v1beta1.ReasonVersionSkew:
-		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.doing, "")
+		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waitMessage)
+	case r.actions != "" && r.waitReason != v1beta1.ReasonVersionSkew:
+		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.actions, "")
 	case r.waitReason != "" && !r.paused && !r.frozen:
-		condition.Reason, condition.Message = r.waitReason, sentence(r.waiting, "")
+		condition.Reason, condition.Message = r.waitReason, sentence(r.waitMessage, "")
 	default:
-		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waiting, "")
+		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waitMessage, "")
 	}
 	if old := v.olderThanRolloutAfter(); old != "" {
 		condition.Message = strings.TrimPrefix(condition.Message+" "+sentence(old, ""), " ")
@@ -69,9 +69,9 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// frozen writes the condition Frozen. The controller that set the freeze label may already have written a more specific
+// writeFrozen writes the condition Frozen. The controller that set the freeze label may already have written a more specific
 // reason, which is kept.
-func (c conditions) frozen(v *view) {
+func (c conditions) writeFrozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel &&
 		meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
 		return
@@ -80,18 +80,18 @@ func (c conditions) frozen(v *view) {
 		"The freeze has ended: machines are created and rollouts continue.")
 }
 
-func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
+func (c conditions) writeSetConditions(v *view, status *v1beta1.MachineDeploymentStatus) {
 	replicas := v.state.Replicas
 	var deleting int32
 	var failure *metav1.Condition
 	var notReady string
 	for i, set := range v.sets {
 		deleting += v.state.Sets[i].Deleting
-		if found := replicaFailure(set); found.Status == metav1.ConditionTrue && (failure == nil || i == v.current) {
+		if found := replicaFailure(set); found.Status == metav1.ConditionTrue && (failure == nil || i == v.currentIndex) {
 			failure = &found
 		}
 		for _, m := range v.machines[set.UID] {
-			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !machinestate.Ready(m) {
+			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !machinestate.IsReady(m) {
 				notReady = m.Name
 			}
 		}
@@ -116,12 +116,12 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// ready writes the conditions that summarize the deployment, with the reason and message of the condition that
+// writeReady writes the conditions that summarize the deployment, with the reason and message of the condition that
 // explains the state. A pause or freeze does not matter once the deployment matches its spec.
-func (c conditions) ready(v *view, r rollout) {
+func (c conditions) writeReady(v *view, r rollout) {
 	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
 	isRolling := rolling.Status == metav1.ConditionTrue
-	carriedOut := c.status.ObservedGeneration == c.generation && r.rejected == nil
+	carriedOut := c.status.ObservedGeneration == c.generation && r.rejection == nil
 	because := progress
 	switch {
 	case carriedOut && r.complete:

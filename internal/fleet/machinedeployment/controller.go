@@ -38,8 +38,8 @@ const DefaultConcurrency = 10
 type Options struct {
 	// Client reads the control cluster from the cache, including this process's own writes, and writes to it.
 	Client client.Client
-	// Live reads from the API server of the control cluster, without a cache.
-	Live client.Reader
+	// LiveReader reads from the API server of the control cluster, without a cache.
+	LiveReader client.Reader
 	// Recorder records events on MachineDeployments.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -49,9 +49,9 @@ type Options struct {
 	MachineCacheVersion func() string
 	// Concurrency is the maximum number of deployments that are reconciled in parallel. Defaults to DefaultConcurrency.
 	Concurrency int
-	// Stopped returns the reason and message of the condition Frozen if this process must neither add nor replace
+	// StopReason returns the reason and message of the condition Frozen if this process must neither add nor replace
 	// machines. If machines may be added and replaced, the reason is empty. The field may be nil.
-	Stopped func() (reason, message string)
+	StopReason func() (reason, message string)
 	// ServerVersion returns the version of the target cluster's API server, or "" if unknown. ServerVersion may send
 	// a request but must not block for long. The field is nil without a target cluster.
 	ServerVersion func(context.Context) string
@@ -59,9 +59,9 @@ type Options struct {
 	NoOutdatedTaints bool
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided is the record of all generations of sets that this process wrote on the basis of its cache. It may be
+	// Decisions is the record of all generations of sets that this process wrote on the basis of its cache. It may be
 	// nil.
-	Decided *freshness.Decisions
+	Decisions *freshness.Decisions
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Tracer reports traces. It is nil if traces are off.
@@ -80,8 +80,8 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = DefaultConcurrency
 	}
-	if o.Stopped == nil {
-		o.Stopped = func() (string, string) { return "", "" }
+	if o.StopReason == nil {
+		o.StopReason = func() (string, string) { return "", "" }
 	}
 	return &Reconciler{Options: o, shared: newSharedState(), ownWrites: &wiring.OwnWrites{}}
 }
@@ -108,14 +108,14 @@ func (r *Reconciler) Wiring() wiring.Controller {
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine),
 				Predicate: machineChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.waitingDeployments),
-				Predicate: disruption.Ended()},
+				Predicate: disruption.DisruptionEnded()},
 		},
 	}
 }
 
 // Reconcile runs one pass over a MachineDeployment.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	r.Metrics.lead()
+	r.Metrics.enable()
 	d := &v1beta1.MachineDeployment{}
 	switch err := r.Client.Get(ctx, req.NamespacedName, d); {
 	case apierrors.IsNotFound(err):
@@ -156,7 +156,7 @@ var errStale = errors.New("the cached deployment is out of date")
 // over a deleted deployment would create sets without an owner. A pass over an old version would undo changes.
 func (p *pass) checkCurrent(ctx context.Context) error {
 	live := &v1beta1.MachineDeployment{}
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {
+	switch err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {
 	case apierrors.IsNotFound(err):
 		return errStale
 	case err != nil:

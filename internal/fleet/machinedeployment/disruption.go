@@ -45,21 +45,21 @@ func (p *pass) readDisruption(ctx context.Context, v *view) error {
 	closed := len(may) == 0
 	setOf := v.setOf()
 	for _, d := range denied {
-		closed = closed && d.Closed
-		if in := d.Until.Sub(p.now); !d.Until.IsZero() && in > 0 {
+		closed = closed && d.IsPersistent
+		if in := d.EndTime.Sub(p.now); !d.EndTime.IsZero() && in > 0 {
 			p.requeueIn(in)
 		}
 		counted := &v.state.Sets[setOf[d.Machine.UID]]
 		counted.Denied++
-		if machinestate.Exchanged(d.Machine) {
+		if machinestate.HasReplaceAnnotation(d.Machine) {
 			counted.MarkedForReplacement--
-			if !machinestate.Available(d.Machine, p.deployment.Spec.MinReadySeconds, p.now) {
+			if !machinestate.IsAvailable(d.Machine, p.deployment.Spec.MinReadySeconds, p.now) {
 				counted.UnavailableMarkedForReplacement--
 			}
 		}
 	}
 	if closed {
-		v.state.DisruptionDenied = denied[0].Brief()
+		v.state.DisruptionDenied = denied[0].Summary()
 	}
 	return nil
 }
@@ -80,12 +80,12 @@ func (v *view) candidates() (candidates []disruption.Candidate) {
 	for i, set := range v.sets {
 		for _, m := range v.machines[set.UID] {
 			switch {
-			case !machinestate.Live(m):
-			case i != v.current && v.state.updatesInPlace():
+			case !machinestate.IsLive(m):
+			case i != v.currentIndex && v.state.updatesInPlace():
 				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionInPlaceUpdate})
-			case machinestate.Exchanged(m):
-				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: disruption.ReasonOfExchange(m)})
-			case i != v.current:
+			case machinestate.HasReplaceAnnotation(m):
+				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: disruption.ReasonOfReplacement(m)})
+			case i != v.currentIndex:
 				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout})
 			}
 		}
@@ -107,5 +107,5 @@ func (v *view) waitingFor(waiting string) string {
 	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
 		return waiting
 	}
-	return waiting + "; " + v.denied[0].Brief()
+	return waiting + "; " + v.denied[0].Summary()
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func one(replicas int32, change ...func(*Set)) Set {
-	s := Set{Name: "a", Replicas: replicas, Least: replicas, Most: replicas, Live: replicas, Ready: replicas,
+	s := Set{Name: "a", Replicas: replicas, MinReplicas: replicas, MaxReplicas: replicas, Live: replicas, Ready: replicas,
 		Available: replicas}
 	for _, f := range change {
 		f(&s)
@@ -89,8 +89,8 @@ func TestDeploymentReplacesMarkedMachines(t *testing.T) {
 			if plan.ReplacementSurge != test.surge {
 				t.Errorf("replacement surge %d, want %d", plan.ReplacementSurge, test.surge)
 			}
-			if got != test.want || plan.Waiting != test.waiting {
-				t.Errorf("scales %q, want %q\nwaiting %q,\n   want %q", got, test.want, plan.Waiting, test.waiting)
+			if got != test.want || plan.WaitMessage != test.waiting {
+				t.Errorf("scales %q, want %q\nwaiting %q,\n   want %q", got, test.want, plan.WaitMessage, test.waiting)
 			}
 		})
 	}
@@ -98,13 +98,13 @@ func TestDeploymentReplacesMarkedMachines(t *testing.T) {
 
 // Rule: denied-rollout-does-not-begin.
 func TestDeniedRolloutDoesNotBegin(t *testing.T) {
-	s := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 5, Bounds: Bounds{MaxSurge: 1}, SizedFor: 5, Current: 1,
+	s := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 5, Bounds: Bounds{MaxSurge: 1}, SizedFor: 5, CurrentIndex: 1,
 		DisruptionDenied: "MachineDisruptionBudget b allows no disruption (reason Rollout)",
 		Sets:             []Set{one(5), {Name: "b"}}}
 	plan := MakePlan(s)
 	const want = "MachineDisruptionBudget b allows no disruption (reason Rollout), with 5 machines of an old revision left"
-	if len(plan.Scales) > 0 || plan.Waiting != want {
-		t.Errorf("scales %v, waiting %q", plan.Scales, plan.Waiting)
+	if len(plan.Scales) > 0 || plan.WaitMessage != want {
+		t.Errorf("scales %v, waiting %q", plan.Scales, plan.WaitMessage)
 	}
 	s.Replicas = 7
 	if plan = MakePlan(s); len(plan.Scales) != 1 || plan.Scales[0].To != 7 {

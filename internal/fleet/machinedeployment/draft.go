@@ -43,12 +43,12 @@ func ceiling(s Set) int32 {
 	if s.BeingDeleted {
 		return s.Live
 	}
-	return max(s.Replicas, s.Live, s.Most)
+	return max(s.Replicas, s.Live, s.MaxReplicas)
 }
 
 // pendingDeletions returns the number of live machines that the set's controller may still delete. The controller may
 // not have observed the latest replicas yet, so the lowest earlier replicas count too.
-func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
+func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.MinReplicas)) }
 
 // guaranteedAvailable returns how many machines of the set stay available in the worst case: the set deletes as many
 // available machines as its pending deletions permit.
@@ -143,7 +143,7 @@ func (d *draft) shrink(i int, to int32, why string) int32 {
 		return 0
 	}
 	// Until the set's controller observes the change, it may still create machines up to the old replicas.
-	set.Most = max(set.Most, set.Replicas)
+	set.MaxReplicas = max(set.MaxReplicas, set.Replicas)
 	set.Replicas -= n
 	d.addReason(i, why)
 	return n

@@ -30,11 +30,11 @@ type launchFailure struct {
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
-	// recovered means that a machine became Ready and fewer than failuresInARow machines have failed since then.
-	recovered bool
-	// ready holds the names of the machines that were Ready in the last pass, and is nil before the first pass.
+	// hasRecovered means that a machine became Ready and fewer than failuresInARow machines have failed since then.
+	hasRecovered bool
+	// readyMachines holds the names of the machines that were Ready in the last pass, and is nil before the first pass.
 	// superseded holds existing machines that failed before another machine became Ready.
-	ready, superseded map[string]bool
+	readyMachines, supersededMachines map[string]bool
 }
 
 func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
@@ -72,9 +72,9 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	}
 	if f.sawReady(machines) {
 		// Do not compare times, because the provider's clock may have been set back.
-		f.recovered = f.recovered || len(f.machines) > 0
+		f.hasRecovered = f.hasRecovered || len(f.machines) > 0
 		for name := range f.machines {
-			f.superseded[name] = true
+			f.supersededMachines[name] = true
 		}
 		clear(f.machines)
 	}
@@ -92,12 +92,12 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 		failed, ok := failedToLaunch(m)
 		before, known := f.machines[m.Name]
 		switch {
-		case machinestate.Live(m) && machinestate.Unlaunchable(m) != nil:
+		case machinestate.IsLive(m) && machinestate.UnlaunchableCondition(m) != nil:
 			// A machine that cannot be launched may recover without being replaced.
 			inARow++
-		case ok && !known && !f.superseded[m.Name]:
+		case ok && !known && !f.supersededMachines[m.Name]:
 			f.machines[m.Name] = failed
-		case !ok && known && machinestate.Live(m) && requestedByHealthCheck(before.Reason):
+		case !ok && known && machinestate.IsLive(m) && requestedByHealthCheck(before.Reason):
 			delete(f.machines, m.Name) // The check has withdrawn its request, and the machine may still become Ready.
 		}
 	}
@@ -108,7 +108,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 		}
 	}
 	inARow += len(f.machines)
-	f.recovered = (f.recovered || recorded > 0 && len(f.machines) == 0) && inARow < failuresInARow
+	f.hasRecovered = (f.hasRecovered || recorded > 0 && len(f.machines) == 0) && inARow < failuresInARow
 	f.forgetOldest()
 	return inARow, ready
 }
@@ -119,13 +119,13 @@ func (f *failures) sawReady(machines []*v1beta1.Machine) (became bool) {
 	for _, m := range machines {
 		if _, ok := readySince(m); ok {
 			ready[m.Name] = true
-			became = became || f.ready != nil && !f.ready[m.Name]
+			became = became || f.readyMachines != nil && !f.readyMachines[m.Name]
 		}
-		if f.superseded[m.Name] {
+		if f.supersededMachines[m.Name] {
 			superseded[m.Name] = true
 		}
 	}
-	f.ready, f.superseded = ready, superseded
+	f.readyMachines, f.supersededMachines = ready, superseded
 	return became
 }
 
@@ -183,10 +183,10 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) {
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch {
-	case machinestate.Failed(m):
+	case machinestate.HasFailed(m):
 		return failedMachine(m), isLaunchFailure(m.Status.FailureReason)
-	case machinestate.Starting(m) && requested != nil && requested.Status == metav1.ConditionTrue:
-		return v1beta1.FailedMachine{Name: m.Name, Reason: requested.Reason, Message: wording.Brief(requested.Message),
+	case machinestate.IsStarting(m) && requested != nil && requested.Status == metav1.ConditionTrue:
+		return v1beta1.FailedMachine{Name: m.Name, Reason: requested.Reason, Message: wording.Shorten(requested.Message),
 			Time: requested.LastTransitionTime.DeepCopy()}, requestedByHealthCheck(requested.Reason)
 	}
 	return failed, false

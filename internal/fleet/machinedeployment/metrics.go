@@ -52,10 +52,10 @@ func replicasOf(cache client.Reader) *objectmetrics.Collector {
 	}, replicas)
 }
 
-// lead enables the metrics of replicas. Only the process that reconciles deployments exports them.
-func (m *Metrics) lead() {
+// enable enables the metrics of replicas. Only the process that reconciles deployments exports them.
+func (m *Metrics) enable() {
 	if m != nil {
-		m.replicas.Lead()
+		m.replicas.StartExport()
 	}
 }
 

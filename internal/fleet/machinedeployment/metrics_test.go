@@ -35,7 +35,7 @@ func TestReplicasOfDeploymentsAreExportedUntilDeploymentsAreGone(t *testing.T) {
 		}
 	}
 	want("") // Another process may be the leader.
-	metrics.lead()
+	metrics.enable()
 	want(`
 # HELP machinist_deployment_replicas Replicas of a MachineDeployment (namespace/name), by state: desired, current, ready, available and updated.
 # TYPE machinist_deployment_replicas gauge
@@ -49,5 +49,5 @@ machinist_deployment_replicas{deployment="ns/web",state="updated"} 1
 		t.Fatal(err)
 	}
 	want("")
-	(*Metrics)(nil).lead()
+	(*Metrics)(nil).enable()
 }

@@ -17,12 +17,12 @@ import (
 func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, minReadySeconds int32,
 	now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
-	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas,
+	counted = Set{Name: set.Name, Replicas: replicas, MinReplicas: replicas, MaxReplicas: replicas,
 		BeingDeleted: !set.DeletionTimestamp.IsZero()}
 	if order, ok := handover.OrderOf(set.Annotations); ok {
-		counted.MoveTo, counted.Moves, counted.BySelection = order.To, order.Machines, order.Selected
+		counted.MoveTo, counted.Moves, counted.BySelection = order.Receiver, order.Machines, order.OnlySelected
 	}
-	counted.Behind = set.Status.ObservedGeneration < set.Generation
+	counted.IsUnobserved = set.Status.ObservedGeneration < set.Generation
 	counted.ReplacementSurge = disruption.ReplacementSurge(set)
 	counted.ReceiveFrom = set.Annotations[v1beta1.AnnotationReceiveFrom]
 	for _, m := range machines {
@@ -37,16 +37,16 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 		if m.Spec.ProviderID == "" {
 			counted.Unlaunched++
 		}
-		if unhealthy(m) {
+		if isUnhealthy(m) {
 			counted.Unhealthy++
 		}
-		if machinestate.Exchanged(m) {
+		if machinestate.HasReplaceAnnotation(m) {
 			counted.MarkedForReplacement++
-			if !machinestate.Available(m, minReadySeconds, now) {
+			if !machinestate.IsAvailable(m, minReadySeconds, now) {
 				counted.UnavailableMarkedForReplacement++
 			}
 		}
-		if handover.Selected(m) {
+		if handover.IsSelected(m) {
 			counted.Selected++
 			if !handover.Interrupts(m) {
 				counted.SelectedIdle++
@@ -67,7 +67,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 		}
 	}
 	counted.Forecast = victims.ForecastOf(machines, func(m *v1beta1.Machine) bool {
-		return machinestate.Available(m, minReadySeconds, now) && !(inPlace && handover.Updating(m))
+		return machinestate.IsAvailable(m, minReadySeconds, now) && !(inPlace && handover.Updating(m))
 	})
 	return counted, requeueAfter
 }
@@ -79,8 +79,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// unhealthy reports whether the machine waits for remediation or is in the phase Unhealthy.
-func unhealthy(m *v1beta1.Machine) bool {
+// isUnhealthy reports whether the machine waits for remediation or is in the phase Unhealthy.
+func isUnhealthy(m *v1beta1.Machine) bool {
 	return machinestate.ToBeReplaced(m) || m.Status.Phase == v1beta1.MachineUnhealthy ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }

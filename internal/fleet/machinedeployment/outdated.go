@@ -6,9 +6,9 @@ import "machinist.dev/machinist/api/v1beta1"
 // machines. If a set is not in use, a missing or outdated annotation alone is no reason to write the set.
 func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	switch {
-	case !v.mayStartRevision() || v.state.Current < 0:
+	case !v.mayStartRevision() || v.state.CurrentIndex < 0:
 		// The rollout has stopped, or the set of the wanted revision cannot be created yet.
-	case i == v.state.Current, !v.taintsOutdated, !v.state.replacesStepByStep():
+	case i == v.state.CurrentIndex, !v.taintsOutdated, !v.state.replacesStepByStep():
 		delete(set.Annotations, v1beta1.AnnotationOutdated)
 	case inUse:
 		annotate(set, v1beta1.AnnotationOutdated, "")

@@ -31,8 +31,8 @@ type pass struct {
 	cacheConfirmed bool
 	// fromCache means that the machines came from a cache at least as new as the deployment's spec.
 	fromCache bool
-	// unowned contains the sets in a live list that have the deployment's label but no owner.
-	unowned []*v1beta1.MachineSet
+	// unownedSets contains the sets in a live list that have the deployment's label but no owner.
+	unownedSets []*v1beta1.MachineSet
 }
 
 type view struct {
@@ -59,9 +59,9 @@ type view struct {
 	revisionReason string
 	taintsOutdated bool
 	applied        bool
-	// rejected is the error with which the API server rejected the write of a set. A repetition of the write would fail
+	// rejection is the error with which the API server rejected the write of a set. A repetition of the write would fail
 	// again. rejectedReason is the reason of the condition Progressing for this error.
-	rejected       error
+	rejection      error
 	rejectedReason string
 }
 
@@ -87,7 +87,7 @@ func (p *pass) run(ctx context.Context) error {
 	if err != nil {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
 	}
-	if !p.known.cache.Confirmed() {
+	if !p.known.cache.IsConfirmed() {
 		if err := p.checkCurrent(ctx); err != nil {
 			return err
 		}
@@ -108,12 +108,12 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	v.plan = MakePlan(v.state)
-	v.plan.Waiting = v.waitingFor(v.plan.Waiting)
+	v.plan.WaitMessage = v.waitingFor(v.plan.WaitMessage)
 	if v.cannotCreateReason != "" {
-		v.plan.Waiting = v.cannotCreateReason
+		v.plan.WaitMessage = v.cannotCreateReason
 	}
 	err = p.apply(ctx, v)
-	v.applied = err == nil && v.rejected == nil && v.cannotCreateReason == ""
+	v.applied = err == nil && v.rejection == nil && v.cannotCreateReason == ""
 	if cleanErr := p.cleanUp(ctx, v); err == nil {
 		err = cleanErr
 	}
@@ -135,13 +135,13 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	v := &view{history: findRevision(d, sets, p.now), bounds: limits, machines: machines,
 		taintsOutdated: !p.NoOutdatedTaints}
 	v.state = State{
-		Strategy: d.Spec.Strategy.TypeOrDefault(),
-		Manual:   d.Spec.Strategy.OrchestrationOrDefault() == v1beta1.OrchestrationManual,
-		Replicas: max(0, d.ReplicasOrDefault()),
-		Bounds:   limits,
-		SizedFor: v.sizedFor(),
-		Paused:   d.Spec.Paused,
-		Current:  v.current,
+		Strategy:     d.Spec.Strategy.TypeOrDefault(),
+		Manual:       d.Spec.Strategy.OrchestrationOrDefault() == v1beta1.OrchestrationManual,
+		Replicas:     max(0, d.ReplicasOrDefault()),
+		Bounds:       limits,
+		SizedFor:     v.sizedFor(),
+		Paused:       d.Spec.Paused,
+		CurrentIndex: v.currentIndex,
 	}
 	uids := make([]types.UID, len(v.sets))
 	p.known.machines = 0
@@ -160,18 +160,18 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	v.state.VersionSkew = p.versionSkew(ctx, v)
 	v.recent = p.shared.recentFailures(p.known, d.Status.RecentFailures, machines)
 	switch seen := p.shared.takeFailed(p.known); {
-	case v.current >= 0:
-		set := v.sets[v.current]
+	case v.currentIndex >= 0:
+		set := v.sets[v.currentIndex]
 		p.known.failures.restore(set, d.Status.FailedMachines)
 		inARow, ready := p.known.failures.observe(set.UID, machines[set.UID], seen)
-		if v.outdated() == 0 && v.state.Sets[v.current].Available >= v.state.Replicas {
+		if v.outdatedMachines() == 0 && v.state.Sets[v.currentIndex].Available >= v.state.Replicas {
 			clear(p.known.failures.machines) // All machines of the revision launched.
 		}
 		v.failedAndGone = p.known.failures.gone(machines[set.UID])
 		if v.state.updatesInPlace() {
 			inARow += updatesRejected(machines[set.UID])
 		}
-		v.state.Failing = failing(inARow, ready, p.known.failures.recovered, d, v.number)
+		v.state.Failing = failing(inARow, ready, p.known.failures.hasRecovered, d, v.number)
 	case v.mayStartRevision():
 		set := v.newSet(d)
 		if taken := v.setNamed(set.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {
@@ -180,7 +180,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 			break
 		}
 		v.setToCreate = set
-		v.state.Current = len(v.state.Sets)
+		v.state.CurrentIndex = len(v.state.Sets)
 		v.state.Sets = append(v.state.Sets, Set{Name: set.Name})
 	}
 	return v
@@ -193,8 +193,8 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops the creation of machines and rollouts.",
 			v1beta1.LabelFreeze)
 	}
-	reason, message = p.Stopped()
-	if reason == "" || v.current >= 0 && v.outdated() == 0 && v.state.Sets[v.current].Replicas >= v.state.Replicas {
+	reason, message = p.StopReason()
+	if reason == "" || v.currentIndex >= 0 && v.outdatedMachines() == 0 && v.state.Sets[v.currentIndex].Replicas >= v.state.Replicas {
 		return "", ""
 	}
 	p.requeueIn(frozenPoll)
@@ -205,7 +205,7 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 // rollout. The next step begins after half of the machines that may be replaced at a time, so that creations and
 // deletions overlap.
 func (v *view) batch() int32 {
-	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdated() == 0 {
+	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdatedMachines() == 0 {
 		return 0
 	}
 	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.inProgress())
@@ -222,7 +222,7 @@ func (v *view) inProgress() (n int32) {
 	}
 	for i, set := range v.state.Sets {
 		n += set.Deleting + max(0, set.Live-replicas[i])
-		if i == v.state.Current {
+		if i == v.state.CurrentIndex {
 			n += max(0, replicas[i]-set.Ready)
 		}
 	}

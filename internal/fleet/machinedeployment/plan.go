@@ -12,8 +12,8 @@ import (
 // Bounds limit how far the number of machines may differ from replicas during a rollout.
 type Bounds = bounds.Bounds
 
-// Unknown means that State.SizedFor has not been recorded yet.
-const Unknown int32 = -1
+// UnknownSize means that State.SizedFor has not been recorded yet.
+const UnknownSize int32 = -1
 
 // State is the input of MakePlan.
 type State struct {
@@ -37,8 +37,8 @@ type State struct {
 	VersionSkew string
 	// Sets are the deployment's sets, the oldest revision first.
 	Sets []Set
-	// Current is the index in Sets of the set that has the wanted template, or -1 if there is none.
-	Current int
+	// CurrentIndex is the index in Sets of the set that has the wanted template, or -1 if there is none.
+	CurrentIndex int
 }
 
 // Set is the part of a MachineSet's state on which a plan depends.
@@ -46,11 +46,11 @@ type Set struct {
 	Name string
 	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// Least and Most are the lowest and the highest replicas that the set's controller may have read. Until the
+	// MinReplicas and MaxReplicas are the lowest and the highest replicas that the set's controller may have read. Until the
 	// controller has observed the latest change, the range includes the earlier values of spec.replicas.
-	Least, Most int32
-	// Behind means that the set's controller has not observed the latest generation.
-	Behind bool
+	MinReplicas, MaxReplicas int32
+	// IsUnobserved means that the set's controller has not observed the latest generation.
+	IsUnobserved bool
 	// BeingDeleted means that the set itself is being deleted, together with all its machines.
 	BeingDeleted bool
 	// Role says whether the set hands over or receives machines.
@@ -98,9 +98,9 @@ type Plan struct {
 	// ReplacementSurge is the number of machines that the current set gets in addition to replicas, in order to replace
 	// other machines.
 	ReplacementSurge int32
-	// Waiting explains why the rollout does not advance, as a clause without a capital letter and full stop. It may be
+	// WaitMessage explains why the rollout does not advance, as a clause without a capital letter and full stop. It may be
 	// empty.
-	Waiting string
+	WaitMessage string
 	// AwaitsSelection means that the rollout waits only for an administrator to select machines.
 	AwaitsSelection bool
 }
@@ -131,34 +131,34 @@ func MakePlan(s State) Plan {
 		waiting = d.whyNotRolling()
 	case !s.mayRollOut():
 		sizedFor += d.resize(growInProportion)
-		if s.Frozen && s.SizedFor != Unknown && s.SizedFor < s.Replicas {
+		if s.Frozen && s.SizedFor != UnknownSize && s.SizedFor < s.Replicas {
 			sizedFor = s.SizedFor // The sets grow after the freeze.
 		}
 		waiting = d.whyNotRolling()
 	case d.replacesMarked():
 		waiting = d.replaceMarked()
 	case s.Strategy == v1beta1.StrategyRecreate:
-		waiting = d.recreate()
+		waiting = d.planRecreate()
 	case s.Strategy == v1beta1.StrategyOnDelete:
 		sizedFor += d.resize(shrinkOnly)
-		waiting = d.onDelete()
+		waiting = d.planOnDelete()
 	case s.Strategy == v1beta1.StrategyInPlace:
 		d.shrinkOldToLive()
 		sizedFor += d.resize(shrinkOnly)
-		waiting = d.inPlace()
+		waiting = d.planInPlace()
 	default:
 		sizedFor += d.resize(growInProportion)
 		// Old sets that have just grown in proportion must not shrink in the same pass.
 		if !d.grew() {
-			waiting = d.rolling()
+			waiting = d.planRolling()
 		}
 	}
 	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, ReplacementSurge: d.replacementSurge(s),
-		Waiting: waiting, AwaitsSelection: d.awaitsSelection}
+		WaitMessage: waiting, AwaitsSelection: d.awaitsSelection}
 }
 
 func (s State) keptSizedFor() int32 {
-	if s.SizedFor == Unknown {
+	if s.SizedFor == UnknownSize {
 		return s.Replicas
 	}
 	return s.SizedFor
@@ -166,12 +166,12 @@ func (s State) keptSizedFor() int32 {
 
 func (s State) mayRollOut() bool {
 	stopped := s.Failing && (s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace())
-	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.VersionSkew == "" && s.Current >= 0
+	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.VersionSkew == "" && s.CurrentIndex >= 0
 }
 
-func (s State) isOld(i int) bool { return i != s.Current }
+func (s State) isOld(i int) bool { return i != s.CurrentIndex }
 
-func (d *draft) outdated() int32 {
+func (d *draft) outdatedMachines() int32 {
 	var n int32
 	for i, set := range d.Sets {
 		if d.isOld(i) {
@@ -183,11 +183,11 @@ func (d *draft) outdated() int32 {
 
 // whyNotRolling returns why old machines are not replaced, or "" if there are none.
 func (d *draft) whyNotRolling() string {
-	outdated := d.outdated()
+	outdated := d.outdatedMachines()
 	switch {
 	case d.Frozen:
 		return "the deployment is frozen, so no machine is created or replaced"
-	case outdated == 0 && d.Current >= 0:
+	case outdated == 0 && d.CurrentIndex >= 0:
 		return d.DisruptionDenied
 	case d.Paused:
 		return fmt.Sprintf("rollouts are paused, with %s of an old revision left", wording.Count(outdated, "machine"))

@@ -44,7 +44,7 @@ func (d *draft) handingOver() bool {
 	return false
 }
 
-// finishHandOver plans the third step of hand-overs, or the cancellation. It returns the value of Plan.Waiting.
+// finishHandOver plans the third step of hand-overs, or the cancellation. It returns the value of Plan.WaitMessage.
 func (d *draft) finishHandOver() (waiting string) {
 	for i := range d.Sets {
 		set := &d.Sets[i]
@@ -59,7 +59,7 @@ func (d *draft) finishHandOver() (waiting string) {
 			if left > 0 {
 				d.setToLive(i, "no set to receive its machines")
 			}
-		case set.Moves == 0 && set.Behind:
+		case set.Moves == 0 && set.IsUnobserved:
 			waiting = orderNotObserved(*set)
 		case set.Moves == 0:
 			set.clearOrder()
@@ -88,7 +88,7 @@ func (d *draft) finishHandOver() (waiting string) {
 	return waiting
 }
 
-// orderNotObserved returns the value of Plan.Waiting for a set that has not observed that its hand-over was canceled.
+// orderNotObserved returns the value of Plan.WaitMessage for a set that has not observed that its hand-over was canceled.
 func orderNotObserved(s Set) string {
 	return fmt.Sprintf("set %s has not observed yet that its hand-over of machines was canceled", s.Name)
 }
@@ -151,14 +151,14 @@ func (d *draft) growCurrentBesideOld() (oldReplicas int32) {
 			oldReplicas += set.Replicas
 		}
 	}
-	d.grow(d.Current, d.Replicas-oldReplicas, "new revision")
+	d.grow(d.CurrentIndex, d.Replicas-oldReplicas, "new revision")
 	return oldReplicas
 }
 
-// inPlace plans the next step of a rollout in place. The result is the value of Plan.Waiting.
-func (d *draft) inPlace() string {
+// planInPlace plans the next step of a rollout in place. The result is the value of Plan.WaitMessage.
+func (d *draft) planInPlace() string {
 	oldReplicas := d.growCurrentBesideOld()
-	current := &d.Sets[d.Current]
+	current := &d.Sets[d.CurrentIndex]
 	from := d.source()
 	switch pending := d.sum(pendingDeletions); {
 	case from < 0 && d.Manual && oldReplicas > 0:
@@ -173,7 +173,7 @@ func (d *draft) inPlace() string {
 	}
 	source := &d.Sets[from]
 	current.ReceiveFrom = source.Name
-	if d.roles[d.Current].ReceiveFrom != source.Name {
+	if d.roles[d.CurrentIndex].ReceiveFrom != source.Name {
 		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source.Name)
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
@@ -185,7 +185,7 @@ func (d *draft) inPlace() string {
 	if n <= 0 {
 		return blockedBy
 	}
-	source.Most = max(source.Most, source.Replicas)
+	source.MaxReplicas = max(source.MaxReplicas, source.Replicas)
 	source.Replicas -= n
 	source.MoveTo, source.Moves, source.BySelection = current.Name, n, d.Manual
 	d.addReason(from, "handed over to "+current.Name)
@@ -197,11 +197,11 @@ func waitingForUpdated(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %d machines of the new revision are up to date and available", current.Available, replicas)
 }
 
-// waitForSelection returns the value of Plan.Waiting if the rollout waits for an administrator to select old machines.
+// waitForSelection returns the value of Plan.WaitMessage if the rollout waits for an administrator to select old machines.
 // If updates are in progress, the text reports them first, because an administrator may select the next machines only
 // weeks later.
 func (d *draft) waitForSelection(oldReplicas int32) string {
-	current := d.Sets[d.Current]
+	current := d.Sets[d.CurrentIndex]
 	selection := fmt.Sprintf("to update machines of an old revision (%d left), set the label %s on them", oldReplicas,
 		v1beta1.LabelSelectedForUpdate)
 	if wanted := d.Replicas - oldReplicas; current.Available < wanted {
@@ -217,7 +217,7 @@ func (d *draft) waitForSelection(oldReplicas int32) string {
 // they were Ready, and received machines do not count until their update is complete. Otherwise an outage of all
 // machines would lead to an update of all machines at once.
 func (d *draft) mayHandOver(from int) (n int32, blockedBy string) {
-	source, current := d.Sets[from], d.Sets[d.Current]
+	source, current := d.Sets[from], d.Sets[d.CurrentIndex]
 	var replicas int32
 	for i, set := range d.Sets {
 		if d.isOld(i) && !set.BeingDeleted {
@@ -259,7 +259,7 @@ func (d *draft) source() int {
 			continue
 		}
 		idle := n > 0
-		if best < 0 || idle && !bestIdle || idle == bestIdle && set.Name == d.roles[d.Current].ReceiveFrom {
+		if best < 0 || idle && !bestIdle || idle == bestIdle && set.Name == d.roles[d.CurrentIndex].ReceiveFrom {
 			best, bestIdle = i, idle
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// onDelete plans the next step for strategy OnDelete: the current set replaces the machines that old sets have lost.
+// planOnDelete plans the next step for strategy OnDelete: the current set replaces the machines that old sets have lost.
 // Old machines without an instance are replaced immediately, because they run no pods and might never get an instance.
-func (d *draft) onDelete() string {
+func (d *draft) planOnDelete() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {
 		if !d.isOld(i) {
@@ -22,9 +22,9 @@ func (d *draft) onDelete() string {
 		}
 		oldReplicas += d.Sets[i].Replicas
 	}
-	d.grow(d.Current, d.Replicas-oldReplicas, "new revision")
+	d.grow(d.CurrentIndex, d.Replicas-oldReplicas, "new revision")
 	if oldReplicas == 0 {
-		if current := d.Sets[d.Current]; current.Available < d.Replicas {
+		if current := d.Sets[d.CurrentIndex]; current.Available < d.Replicas {
 			return waitingForAvailable(current, d.Replicas)
 		}
 		return ""

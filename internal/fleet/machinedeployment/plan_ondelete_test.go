@@ -16,16 +16,16 @@ func TestOnDeleteReplacesMachinesWithoutAnInstance(t *testing.T) {
 	})
 	wanted := one(0, func(s *Set) { s.Name = "c" })
 	state := State{Strategy: v1beta1.StrategyOnDelete, Replicas: 3, SizedFor: 3, Sets: []Set{old, stuck, wanted},
-		Current: 2}
+		CurrentIndex: 2}
 	plan := MakePlan(state)
 	if len(plan.Scales) != 1 || plan.Scales[0].Set != 1 || plan.Scales[0].To != 0 {
-		t.Fatalf("planned %v, waiting: %s", plan.Scales, plan.Waiting)
+		t.Fatalf("planned %v, waiting: %s", plan.Scales, plan.WaitMessage)
 	}
 	state.Sets[1] = one(0, func(s *Set) { s.Name = "b" })
 	if plan = MakePlan(state); len(plan.Scales) != 1 || plan.Scales[0].Set != 2 || plan.Scales[0].To != 1 {
-		t.Errorf("planned %v, waiting: %s", plan.Scales, plan.Waiting)
+		t.Errorf("planned %v, waiting: %s", plan.Scales, plan.WaitMessage)
 	}
-	state.Sets[0].Unlaunched, state.Current = 1, 0
+	state.Sets[0].Unlaunched, state.CurrentIndex = 1, 0
 	state.Sets[2] = one(1, func(s *Set) { s.Name = "c" })
 	if plan = MakePlan(state); len(plan.Scales) > 0 {
 		t.Errorf("a machine of the wanted revision without an instance is replaced: %v", plan.Scales)

@@ -35,7 +35,7 @@ func TestDeploymentReplacesMachineIfEnoughOthersAreAvailable(t *testing.T) {
 				got += scale.String()
 			}
 			if got != test.want {
-				t.Errorf("scales %q, want %q, waiting %q", got, test.want, plan.Waiting)
+				t.Errorf("scales %q, want %q, waiting %q", got, test.want, plan.WaitMessage)
 			}
 		})
 	}

@@ -18,15 +18,15 @@ const (
 // between replicas and replicas + maxSurge.
 func (d *draft) resize(how resizing) (heldBack int32) {
 	active, total := d.active()
-	changed := d.SizedFor != Unknown && d.SizedFor != d.Replicas
+	changed := d.SizedFor != UnknownSize && d.SizedFor != d.Replicas
 	rolls := d.mayRollOut()
 	if len(active) < 2 {
-		only := d.newest()
+		only := d.newestIndex()
 		if len(active) == 1 {
 			only = active[0]
 		}
 		// The steps of a rollout bring the current set to its desired replicas.
-		if how == shrinkOnly || !rolls || changed && only != d.Current {
+		if how == shrinkOnly || !rolls || changed && only != d.CurrentIndex {
 			d.resizeOnly(only, how)
 		}
 		return 0
@@ -76,10 +76,10 @@ func (d *draft) active() (sets []int, replicas int32) {
 	return sets, replicas
 }
 
-// newest returns the index of the current set, or else of the last set, or -1 without sets.
-func (d *draft) newest() int {
-	if d.Current >= 0 {
-		return d.Current
+// newestIndex returns the index of the current set, or else of the last set, or -1 without sets.
+func (d *draft) newestIndex() int {
+	if d.CurrentIndex >= 0 {
+		return d.CurrentIndex
 	}
 	for i := len(d.Sets) - 1; i >= 0; i-- {
 		if !d.Sets[i].BeingDeleted {

@@ -7,12 +7,12 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// rolling plans the next step of a rolling update within maxSurge and maxUnavailable. The result is the value of
-// Plan.Waiting.
-func (d *draft) rolling() string {
+// planRolling plans the next step of a rolling update within maxSurge and maxUnavailable. The result is the value of
+// Plan.WaitMessage.
+func (d *draft) planRolling() string {
 	grown := d.growCurrent()
 	shrunk, blockedBy := d.shrinkOld()
-	current := d.Sets[d.Current]
+	current := d.Sets[d.CurrentIndex]
 	switch {
 	case grown || shrunk:
 		return ""
@@ -32,10 +32,10 @@ func waitingForAvailable(current Set, replicas int32) string {
 }
 
 func (d *draft) growCurrent() bool {
-	if d.Sets[d.Current].Replicas > d.Replicas {
-		return d.shrink(d.Current, d.Replicas, "more than replicas") > 0
+	if d.Sets[d.CurrentIndex].Replicas > d.Replicas {
+		return d.shrink(d.CurrentIndex, d.Replicas, "more than replicas") > 0
 	}
-	return d.grow(d.Current, d.Replicas, "new revision") > 0
+	return d.grow(d.CurrentIndex, d.Replicas, "new revision") > 0
 }
 
 // shrinkOld shrinks old sets, starting with sets that have unavailable machines. If shrinkOld cannot shrink any set,
@@ -57,7 +57,7 @@ func (d *draft) shrinkOld() (bool, string) {
 	if len(old) == 0 {
 		return false, ""
 	}
-	current := d.Sets[d.Current]
+	current := d.Sets[d.CurrentIndex]
 	// A machine whose deletion is blocked stays while it is needed.
 	inReserve := replicas + d.blockedDeletions(d.isOld) + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {

@@ -10,8 +10,8 @@ import (
 
 func bySelection(change func(old, wanted *Set)) State {
 	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2},
-		SizedFor: 4, Current: 1, Sets: []Set{
-			{Name: "a", Replicas: 2, Least: 2, Most: 2, Live: 4, Ready: 4, Available: 4, Selected: 2,
+		SizedFor: 4, CurrentIndex: 1, Sets: []Set{
+			{Name: "a", Replicas: 2, MinReplicas: 2, MaxReplicas: 2, Live: 4, Ready: 4, Available: 4, Selected: 2,
 				Role: Role{MoveTo: "b", Moves: 2, BySelection: true}},
 			{Name: "b", Role: Role{ReceiveFrom: "a"}},
 		}}
@@ -31,7 +31,7 @@ func TestHandOverOrderIsTakenBack(t *testing.T) {
 		"all machines are selected": {func(_, _ *Set) {}, order, 2, "set a has yet to hand over 2 machines"},
 		"one machine is no longer selected": {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4,
 			"set a has not observed yet"},
-		"the set has not observed that": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true },
+		"the set has not observed that": {func(old, _ *Set) { old.Role, old.Replicas, old.IsUnobserved = takenBack, 4, true },
 			takenBack, 4, "set a has not observed yet"},
 		"the set has observed that": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 },
 			Role{}, 4, ""},
@@ -51,9 +51,9 @@ func TestHandOverOrderIsTakenBack(t *testing.T) {
 					replicas = scale.To
 				}
 			}
-			if plan.Roles[0] != test.role || replicas != test.replicas || !strings.HasPrefix(plan.Waiting, test.waiting) ||
-				(plan.Waiting == "") != (test.waiting == "") {
-				t.Errorf("role %+v, replicas %d, waiting %q", plan.Roles[0], replicas, plan.Waiting)
+			if plan.Roles[0] != test.role || replicas != test.replicas || !strings.HasPrefix(plan.WaitMessage, test.waiting) ||
+				(plan.WaitMessage == "") != (test.waiting == "") {
+				t.Errorf("role %+v, replicas %d, waiting %q", plan.Roles[0], replicas, plan.WaitMessage)
 			}
 			if plan.Roles[1].ReceiveFrom != "a" {
 				t.Error("the other set no longer receives machines")
@@ -79,14 +79,14 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := MakePlan(bySelection(func(old, wanted *Set) {
-				old.Role, old.Replicas, old.Live, old.Ready, old.Available, old.Selected, old.Least, old.Most = Role{}, 3, 3, 3, 3,
+				old.Role, old.Replicas, old.Live, old.Ready, old.Available, old.Selected, old.MinReplicas, old.MaxReplicas = Role{}, 3, 3, 3, 3,
 					0, 3, 3
-				wanted.Replicas, wanted.Least, wanted.Most, wanted.Live, wanted.Ready, wanted.Available = 1, 1, 1, 1, 1, 1
+				wanted.Replicas, wanted.MinReplicas, wanted.MaxReplicas, wanted.Live, wanted.Ready, wanted.Available = 1, 1, 1, 1, 1, 1
 				test.change(old, wanted)
 			}))
-			if plan.AwaitsSelection != test.awaitsSelection || !strings.HasPrefix(plan.Waiting, test.waiting) ||
+			if plan.AwaitsSelection != test.awaitsSelection || !strings.HasPrefix(plan.WaitMessage, test.waiting) ||
 				len(plan.Scales) > 0 {
-				t.Errorf("awaits selection: %v, scales %v, waiting %q", plan.AwaitsSelection, plan.Scales, plan.Waiting)
+				t.Errorf("awaits selection: %v, scales %v, waiting %q", plan.AwaitsSelection, plan.Scales, plan.WaitMessage)
 			}
 		})
 	}
@@ -98,22 +98,22 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 // Rule: kept-machine-counts.
 func TestBlockedDeletionDoesNotStallRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
-		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available,
+		return Set{Name: name, Replicas: replicas, MinReplicas: replicas, MaxReplicas: replicas, Live: live, Ready: available,
 			Available: available}
 	}
 	a, b, c := set("a", 4, 5, 5), set("b", 1, 1, 0), set("c", 0, 0, 0)
 	b.Forecast = forecast(1, 1)
 	state := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 6, Bounds: Bounds{MaxUnavailable: 1}, SizedFor: 6,
-		Sets: []Set{a, b, c}, Current: 2}
+		Sets: []Set{a, b, c}, CurrentIndex: 2}
 
 	plan := MakePlan(state)
 	if len(plan.Scales) != 1 || plan.Scales[0].Set != 1 || plan.Scales[0].To != 0 {
-		t.Fatalf("planned %v, waiting: %s; expected set b to shrink to 0", plan.Scales, plan.Waiting)
+		t.Fatalf("planned %v, waiting: %s; expected set b to shrink to 0", plan.Scales, plan.WaitMessage)
 	}
 	state.Sets[1] = set("b", 0, 0, 0)
 	plan = MakePlan(state)
 	if len(plan.Scales) != 1 || plan.Scales[0].Set != 2 || plan.Scales[0].To != 1 {
-		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.Waiting)
+		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.WaitMessage)
 	}
 
 	// A pending deletion of set a prevents the deletion in set b, so that only one machine is deleted at a time.
@@ -157,7 +157,7 @@ func TestShare(t *testing.T) {
 
 func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 	set := func(name string, replicas, live int32) Set {
-		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: live, Available: live}
+		return Set{Name: name, Replicas: replicas, MinReplicas: replicas, MaxReplicas: replicas, Live: live, Ready: live, Available: live}
 	}
 	for name, test := range map[string]struct {
 		replicas   int32
@@ -174,14 +174,14 @@ func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 	} {
 		plan := MakePlan(State{Strategy: v1beta1.StrategyInPlace, Replicas: test.replicas, Bounds: Bounds{MaxUnavailable: 1},
 			SizedFor: 3, DisruptionDenied: "MachineDisruptionBudget pause allows no disruption",
-			Sets: []Set{test.old, test.wanted}, Current: 1})
+			Sets: []Set{test.old, test.wanted}, CurrentIndex: 1})
 		to := []int32{test.old.Replicas, test.wanted.Replicas}
 		for _, scale := range plan.Scales {
 			to[scale.Set] = scale.To
 		}
 		if to[0] != test.toOld || to[1] != test.toB || plan.Roles[0] != (Role{}) ||
-			!strings.Contains(plan.Waiting, "allows no disruption") {
-			t.Errorf("%s: replicas become %v with roles %v, waiting %q; want %d and %d", name, to, plan.Roles, plan.Waiting,
+			!strings.Contains(plan.WaitMessage, "allows no disruption") {
+			t.Errorf("%s: replicas become %v with roles %v, waiting %q; want %d and %d", name, to, plan.Roles, plan.WaitMessage,
 				test.toOld, test.toB)
 		}
 	}

@@ -14,20 +14,20 @@ import (
 	"machinist.dev/machinist/internal/fleet/rollout/bounds"
 )
 
-// Previewed describes what a pass over a deployment would do.
-type Previewed struct {
+// PassPreview describes what a pass over a deployment would do.
+type PassPreview struct {
 	// Sets contains the sets as they would be after the pass, the oldest first. If the pass would create a set, this
 	// set is the last element and has no UID.
 	Sets []*v1beta1.MachineSet
-	// Current is the index in Sets of the set that has the wanted template, or -1 if there is none.
-	Current int
-	// Outdated is how many machines of old revisions exist or may still be created.
-	Outdated int32
+	// CurrentIndex is the index in Sets of the set that has the wanted template, or -1 if there is none.
+	CurrentIndex int
+	// OutdatedMachines is how many machines of old revisions exist or may still be created.
+	OutdatedMachines int32
 	// Bounds limit how far the number of machines may differ from replicas during the rollout.
 	Bounds
-	// Doing describes which sets the pass would scale and why. Waiting is the reason why the rollout does not advance,
+	// Actions describes which sets the pass would scale and why. WaitMessage is the reason why the rollout does not advance,
 	// as a clause without a capital letter and full stop. Each text may be empty.
-	Doing, Waiting string
+	Actions, WaitMessage string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
 	// StartsIn is the time until spec.rolloutAfter, or 0.
@@ -37,26 +37,26 @@ type Previewed struct {
 // Preview returns what a pass would do, without changing sets or machines. The error explains why the controller would
 // ignore the deployment.
 func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
-	now time.Time) (Previewed, error) {
+	now time.Time) (PassPreview, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
 	case err != nil:
-		return Previewed{}, fmt.Errorf("spec.selector: %w", err)
+		return PassPreview{}, fmt.Errorf("spec.selector: %w", err)
 	case selector.Empty():
-		return Previewed{}, fmt.Errorf("spec.selector is empty: it would match every MachineSet")
+		return PassPreview{}, fmt.Errorf("spec.selector is empty: it would match every MachineSet")
 	}
 	if message := tooManyLabels(d); message != "" {
-		return Previewed{}, fmt.Errorf("%s", message)
+		return PassPreview{}, fmt.Errorf("%s", message)
 	}
 	limits, err := bounds.ForDeployment(d)
 	if err != nil {
-		return Previewed{}, err
+		return PassPreview{}, err
 	}
 	r := New(Options{})
 	p := &pass{Reconciler: r, deployment: d, known: r.shared.get(types.NamespacedName{}, d.UID), now: now}
 	v := p.observe(context.Background(), sets, machines, limits)
 	v.plan = MakePlan(v.state)
 	if v.cannotCreateReason != "" {
-		v.plan.Waiting = v.cannotCreateReason
+		v.plan.WaitMessage = v.cannotCreateReason
 	}
 	change := make(map[int]int32, len(v.plan.Scales))
 	for _, scale := range v.plan.Scales {
@@ -73,20 +73,20 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	if set := v.setToCreate; set != nil {
 		replicas := change[len(v.sets)]
 		set.Spec.Replicas = &replicas
-		v.plan.Roles[v.state.Current].annotate(set)
+		v.plan.Roles[v.state.CurrentIndex].annotate(set)
 		annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
 		after = append(after, set)
 	}
-	return Previewed{Sets: after, Current: v.state.Current, Outdated: v.outdated(), Bounds: limits, Doing: v.doing(),
-		Waiting: v.plan.Waiting,
-		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
+	return PassPreview{Sets: after, CurrentIndex: v.state.CurrentIndex, OutdatedMachines: v.outdatedMachines(), Bounds: limits, Actions: v.doing(),
+		WaitMessage: v.plan.WaitMessage,
+		Failing:     v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
 // Revisions returns the deployment's sets, oldest first, and the index of the set with the wanted template, or -1.
 func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet,
 	current int) {
 	h := findRevision(d, sets, now)
-	return h.sets, h.current
+	return h.sets, h.currentIndex
 }
 
 // Revision returns the number of a set's revision, or 0 if it has none.

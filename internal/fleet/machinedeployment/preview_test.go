@@ -26,7 +26,7 @@ func TestRollBackRestoresOnlyFieldsThatCauseARollout(t *testing.T) {
 		len(got.ObjectMeta.Labels) != labels {
 		t.Errorf("the template is %+v", got)
 	}
-	if h := findRevision(d, []*v1beta1.MachineSet{set}, noon); h.current != 0 {
+	if h := findRevision(d, []*v1beta1.MachineSet{set}, noon); h.currentIndex != 0 {
 		t.Error("the set of the rollback is not current")
 	}
 }
@@ -50,7 +50,7 @@ func TestRollBackToBeforeARestartFindsTheExistingSet(t *testing.T) {
 		if (got == nil) != (test.want == nil) || got != nil && !got.Time.Equal(*test.want) {
 			t.Errorf("%s: rolloutAfter is %v, expected %v", name, got, test.want)
 		}
-		if h := findRevision(d, []*v1beta1.MachineSet{test.to}, noon); h.current != 0 {
+		if h := findRevision(d, []*v1beta1.MachineSet{test.to}, noon); h.currentIndex != 0 {
 			t.Errorf("%s: the set is not current", name)
 		}
 	}
@@ -82,7 +82,7 @@ func TestRestartOutdatesEverySet(t *testing.T) {
 		}
 		after := metav1.NewTime(at)
 		d.Spec.RolloutAfter = &after
-		if h := findRevision(d, []*v1beta1.MachineSet{test.set}, at); h.current != -1 {
+		if h := findRevision(d, []*v1beta1.MachineSet{test.set}, at); h.currentIndex != -1 {
 			t.Errorf("%s: the set counts as new enough", name)
 		}
 	}
@@ -108,11 +108,11 @@ func TestRevisionKeepsItsChangeCause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if current := f.Sets[f.Current]; current.Annotations[AnnotationChangeCause] != "cheaper" ||
+	if current := f.Sets[f.CurrentIndex]; current.Annotations[AnnotationChangeCause] != "cheaper" ||
 		current.Annotations[v1beta1.AnnotationRevision] != "1" {
 		t.Errorf("the current set has the annotations %v", current.Annotations)
 	}
-	if cause, ok := f.Sets[1-f.Current].Annotations[AnnotationChangeCause]; ok {
+	if cause, ok := f.Sets[1-f.CurrentIndex].Annotations[AnnotationChangeCause]; ok {
 		t.Errorf("another revision got the cause %q", cause)
 	}
 	if _, touched := set.Annotations[AnnotationChangeCause]; touched {

@@ -11,7 +11,7 @@ import (
 )
 
 type rollout struct {
-	set                     string // name of the set of the wanted revision, or empty
+	setName                 string // name of the set of the wanted revision, or empty
 	paused, frozen, failing bool
 	complete                bool
 	onlyCurrent             bool
@@ -19,15 +19,15 @@ type rollout struct {
 	// waitReason is empty. For example, a rollout may wait for an administrator, for a disruption budget, or for an
 	// upgrade of the target cluster.
 	waitReason string
-	// rejected is the error with which the API server rejected the write of a set. rejectedReason is the reason of the
+	// rejection is the error with which the API server rejected the write of a set. rejectedReason is the reason of the
 	// condition Progressing for this error.
-	rejected       error
+	rejection      error
 	rejectedReason string
 	revisionReason string
 	advanced       bool
 	// The text waiting explains why the rollout does not advance. The text doing describes which sets this pass scales
 	// and why. Each text may be empty.
-	waiting, doing       string
+	waitMessage, actions string
 	stalledFor, deadline time.Duration
 }
 
@@ -38,41 +38,41 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
 	}
 	had := func(reason string) bool { return before != nil && before.Reason == reason }
-	name := fmt.Sprintf("set %s", r.set)
-	if r.set == "" {
+	name := fmt.Sprintf("set %s", r.setName)
+	if r.setName == "" {
 		name = "the wanted revision"
 	}
 	switch {
-	case r.rejected != nil:
-		return is(metav1.ConditionFalse, r.rejectedReason, sentence("cannot "+r.rejected.Error(), "")), false
+	case r.rejection != nil:
+		return is(metav1.ConditionFalse, r.rejectedReason, sentence("cannot "+r.rejection.Error(), "")), false
 	case (r.paused || r.frozen) && had(v1beta1.ReasonProgressDeadlineExceeded):
 		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence(
-			"the rollout made no progress before it was stopped", r.waiting)), false
+			"the rollout made no progress before it was stopped", r.waitMessage)), false
 	case r.paused:
-		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waiting)),
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waitMessage)),
 			false
 	case r.frozen:
-		return is(metav1.ConditionUnknown, v1beta1.ReasonFrozen, sentence("the deployment is frozen", r.waiting)), false
+		return is(metav1.ConditionUnknown, v1beta1.ReasonFrozen, sentence("the deployment is frozen", r.waitMessage)), false
 	case r.complete:
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable,
 			sentence(name+" has all machines, and they are available", "")), true
 	case r.failing:
 		return is(metav1.ConditionFalse, v1beta1.ReasonRevisionFailing,
 			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch, to become Ready or to be updated",
-				failuresInARow, name), r.waiting)), false
+				failuresInARow, name), r.waitMessage)), false
 	case r.revisionReason != "":
 		return is(metav1.ConditionTrue, r.revisionReason, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyCurrent:
 		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.waitReason == v1beta1.ReasonVersionSkew:
-		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waiting)), true
+		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waitMessage)), true
 	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget:
 		// The deadline counts from the end of the wait. No other field of the API contains this time, so the status is
 		// Unknown during the wait, and the transition to True records the end of the wait.
-		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
+		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waitMessage)), true
 	case r.waitReason != "":
-		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waiting)), true
+		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waitMessage)), true
 	case r.advanced, had(v1beta1.ReasonWaitingForDeletion), had(v1beta1.ReasonWaitingForSelection),
 		had(v1beta1.ReasonWaitingForDisruptionBudget), had(v1beta1.ReasonVersionSkew):
 		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
@@ -110,13 +110,13 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 			note(c.LastTransitionTime.Time)
 		}
 	}
-	if v.current >= 0 {
-		note(v.sets[v.current].CreationTimestamp.Time)
+	if v.currentIndex >= 0 {
+		note(v.sets[v.currentIndex].CreationTimestamp.Time)
 	}
 	for i, set := range v.sets {
 		for _, m := range v.machines[set.UID] {
 			switch {
-			case i == v.current:
+			case i == v.currentIndex:
 				note(m.CreationTimestamp.Time)
 				if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil {
 					note(c.LastTransitionTime.Time)
@@ -138,10 +138,10 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 }
 
 func (r rollout) now() string {
-	if r.doing != "" {
-		return r.doing
+	if r.actions != "" {
+		return r.actions
 	}
-	return r.waiting
+	return r.waitMessage
 }
 
 // deadlineIn returns the time until the progress deadline, or 0 without a deadline.

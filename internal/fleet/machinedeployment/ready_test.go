@@ -38,10 +38,10 @@ type stage struct {
 	d            *v1beta1.MachineDeployment
 	old, current *v1beta1.MachineSet
 	machines     map[types.UID][]*v1beta1.Machine
-	// rejected is the error with which the API server rejected a set. undone means that part of the plan was not
+	// rejection is the error with which the API server rejected a set. undone means that part of the plan was not
 	// carried out.
-	rejected error
-	undone   bool
+	rejection error
+	undone    bool
 }
 
 func newStage() *stage {
@@ -146,7 +146,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 			s.d.Spec.Paused = true
 		}, ready, v1beta1.ReasonRolloutComplete, "Current"},
 		// If the API server rejects the write of a set, status.observedGeneration does not change, as in apps/v1.
-		{"a set is rejected", func(s *stage) { s.rejected = errors.New("patch set b: too long"); s.undone = true }, stalled,
+		{"a set is rejected", func(s *stage) { s.rejection = errors.New("patch set b: too long"); s.undone = true }, stalled,
 			v1beta1.ReasonInvalidConfiguration, "InProgress"},
 		{"the change was not carried out", func(s *stage) { s.undone = true }, reconciling, v1beta1.ReasonRolloutBlocked,
 			"InProgress"},
@@ -155,7 +155,7 @@ func TestReadyIsTrueWhenTheRolloutIsDone(t *testing.T) {
 			s := newStage()
 			test.change(s)
 			v := viewed(t, s.d, []*v1beta1.MachineSet{s.old, s.current}, s.machines)
-			v.applied, v.rejected, v.rejectedReason = !s.undone, s.rejected, v1beta1.ReasonInvalidConfiguration
+			v.applied, v.rejection, v.rejectedReason = !s.undone, s.rejection, v1beta1.ReasonInvalidConfiguration
 			status, _ := statusOf(s.d, v, "app=web", noon.Add(time.Hour))
 			s.d.Status = *status
 			for _, kind := range []string{ready, reconciling, stalled} {

@@ -26,9 +26,9 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 		failure.Reason, failure.Message, failure.Time = c.Reason, c.Message, c.LastTransitionTime.DeepCopy()
 	}
 	requested := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	launched := machinestate.Unlaunchable(m)
+	launched := machinestate.UnlaunchableCondition(m)
 	switch {
-	case machinestate.Failed(m):
+	case machinestate.HasFailed(m):
 		at := metav1.NewTime(lastChangedAt(m))
 		failure.Reason, failure.Message, failure.Time = string(m.Status.FailureReason), m.Status.FailureMessage, &at
 	case launched != nil:
@@ -38,7 +38,7 @@ func recentFailure(m *v1beta1.Machine) (failure v1beta1.FailedMachine, ok bool) 
 	default:
 		return failure, false
 	}
-	failure.Message = wording.Brief(failure.Message)
+	failure.Message = wording.Shorten(failure.Message)
 	return failure, true
 }
 
@@ -80,8 +80,8 @@ func (m *sharedState) machineFailed(key types.NamespacedName, failure v1beta1.Fa
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.deployments[key]; r != nil {
-		before, known := r.broken[failure.Name]
-		r.recent = mergeFailures(r.recent, []v1beta1.FailedMachine{keepTime(failure, before, known)})
+		before, known := r.failuresByName[failure.Name]
+		r.recentFailures = mergeFailures(r.recentFailures, []v1beta1.FailedMachine{keepTime(failure, before, known)})
 	}
 }
 
@@ -99,13 +99,13 @@ func (m *sharedState) recentFailures(r *deploymentState, status []v1beta1.Failed
 			if !ok {
 				continue
 			}
-			before, known := r.broken[machine.Name]
+			before, known := r.failuresByName[machine.Name]
 			failure = keepTime(failure, before, known)
 			present = append(present, failure)
 			broken[machine.Name] = failure
 		}
 	}
-	r.broken = broken
-	r.recent = mergeFailures(mergeFailures(status, r.recent), present)
-	return r.recent
+	r.failuresByName = broken
+	r.recentFailures = mergeFailures(mergeFailures(status, r.recentFailures), present)
+	return r.recentFailures
 }

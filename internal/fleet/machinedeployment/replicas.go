@@ -32,7 +32,7 @@ func currentReplicas(sets []*v1beta1.MachineSet) *int32 {
 	}
 	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	replicas := sizedForOf(newest)
-	if replicas == Unknown {
+	if replicas == UnknownSize {
 		// No rollout has begun, and only one set has replicas.
 		replicas = 0
 		for _, set := range sets {

@@ -45,8 +45,8 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 		progress.Status == metav1.ConditionFalse {
 		stuck = progress.Reason
 	}
-	p.Metrics.stuckFor(client.ObjectKeyFromObject(d).String(), p.known.stuck, stuck)
-	p.known.stuck = stuck
+	p.Metrics.stuckFor(client.ObjectKeyFromObject(d).String(), p.known.stuckReason, stuck)
+	p.known.stuckReason = stuck
 	if equality.Semantic.DeepEqual(&d.Status, status) {
 		return nil
 	}

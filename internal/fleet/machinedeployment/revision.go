@@ -14,8 +14,8 @@ import (
 
 type history struct {
 	sets []*v1beta1.MachineSet
-	// current is the index of the set with the wanted template, or -1.
-	current int
+	// currentIndex is the index of the set with the wanted template, or -1.
+	currentIndex int
 	// number is the wanted revision: that of the current set if it is the newest set, and otherwise the next number.
 	number int64
 	// rolloutAfter is the time of spec.rolloutAfter, or zero while this time is in the future. In that case, startsIn
@@ -27,7 +27,7 @@ type history struct {
 // findRevision sorts the sets and finds the set with the deployment's template. If several sets have this template, the
 // newest of them is current, because it needs the smallest rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
-	h := history{sets: slices.Clone(sets), current: -1}
+	h := history{sets: slices.Clone(sets), currentIndex: -1}
 	if after := d.Spec.RolloutAfter; after != nil {
 		if after.After(now) {
 			h.startsIn = after.Sub(now)
@@ -46,11 +46,11 @@ func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now 
 		newest = max(newest, revisionOf(set))
 		if set.DeletionTimestamp.IsZero() && newerThan(set, h.rolloutAfter) &&
 			sameRevision(&set.Spec.Template.Spec, &d.Spec.Template.Spec) {
-			h.current = i
+			h.currentIndex = i
 		}
 	}
 	h.number = newest + 1
-	if h.current >= 0 && newest > 0 && revisionOf(h.sets[h.current]) == newest {
+	if h.currentIndex >= 0 && newest > 0 && revisionOf(h.sets[h.currentIndex]) == newest {
 		h.number = newest
 	}
 	return h
@@ -77,7 +77,7 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 // newest set. Without this annotation, it returns Unknown.
 func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
-		return Unknown
+		return UnknownSize
 	}
 	return sizedForOf(h.sets[len(h.sets)-1])
 }
@@ -85,7 +85,7 @@ func (h history) sizedFor() int32 {
 func sizedForOf(newest *v1beta1.MachineSet) int32 {
 	n, err := strconv.ParseInt(newest.Annotations[v1beta1.AnnotationSizedFor], 10, 32)
 	if err != nil || n < 0 {
-		return Unknown
+		return UnknownSize
 	}
 	return int32(n)
 }
@@ -168,12 +168,12 @@ func annotate(set *v1beta1.MachineSet, key, value string) {
 	set.Annotations[key] = value
 }
 
-// expired returns the oldest empty sets beyond the history limit. An empty set has no machines and its controller
+// expiredSets returns the oldest empty sets beyond the history limit. An empty set has no machines and its controller
 // cannot create any.
-func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
+func (h history) expiredSets(counted []Set, limit int32) []*v1beta1.MachineSet {
 	var empty []*v1beta1.MachineSet
 	for i, set := range h.sets {
-		if i != h.current && set.DeletionTimestamp.IsZero() && ceiling(counted[i]) == 0 && counted[i].Deleting == 0 &&
+		if i != h.currentIndex && set.DeletionTimestamp.IsZero() && ceiling(counted[i]) == 0 && counted[i].Deleting == 0 &&
 			counted[i].Role == (Role{}) && set.Status.Replicas == 0 && set.Status.ObservedGeneration >= set.Generation {
 			empty = append(empty, set)
 		}

@@ -82,8 +82,8 @@ func TestFindRevision(t *testing.T) {
 			}
 			h := findRevision(d, test.sets, noon)
 			current := ""
-			if h.current >= 0 {
-				set := h.sets[h.current]
+			if h.currentIndex >= 0 {
+				set := h.sets[h.currentIndex]
 				current = set.Spec.Template.Spec.ClassRef.Name + "/" + strconv.FormatInt(revisionOf(set), 10)
 			}
 			if current != test.current || h.number != test.number || h.startsIn != test.starts {
@@ -101,13 +101,13 @@ func TestNewSetIsFoundAgain(t *testing.T) {
 	past := metav1.NewTime(noon.Add(-time.Minute))
 	d.Spec.RolloutAfter = &past
 	h := findRevision(d, []*v1beta1.MachineSet{setOf("b", 1, noon.Add(-time.Hour))}, noon)
-	if h.current >= 0 {
+	if h.currentIndex >= 0 {
 		t.Fatal("the set from before rolloutAfter is still current")
 	}
 	successor := h.newSet(d)
 	successor.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour)) // The API server's clock is behind.
-	if h = findRevision(d, []*v1beta1.MachineSet{successor}, noon); h.current != 0 || h.number != 2 {
-		t.Errorf("the new set is not found again: current %d, revision %d", h.current, h.number)
+	if h = findRevision(d, []*v1beta1.MachineSet{successor}, noon); h.currentIndex != 0 || h.number != 2 {
+		t.Errorf("the new set is not found again: current %d, revision %d", h.currentIndex, h.number)
 	}
 	for key, want := range map[string]string{v1beta1.LabelMachineDeployment: "web",
 		v1beta1.AutoscalerDeploymentNameLabel: "web", "app": "web"} {
@@ -155,15 +155,15 @@ func TestExpired(t *testing.T) {
 		{"with machines", func() { counted[0].Live = 1 }, 0, 2},
 		{"with machines being deleted", func() { counted[0] = Set{Deleting: 1} }, 0, 2},
 		{"with replicas", func() { counted[0] = Set{Replicas: 1} }, 0, 2},
-		{"with earlier replicas that are not observed yet", func() { counted[0] = Set{Most: 1} }, 0, 2},
+		{"with earlier replicas that are not observed yet", func() { counted[0] = Set{MaxReplicas: 1} }, 0, 2},
 	} {
 		test.change()
-		if got := h.expired(counted, test.limit); len(got) != test.want {
+		if got := h.expiredSets(counted, test.limit); len(got) != test.want {
 			t.Errorf("%s: %d sets are expired, expected %d", test.name, len(got), test.want)
 		}
 	}
 	counted[0] = Set{}
-	if got := h.expired(counted, 2); len(got) != 1 || got[0] != sets[0] {
+	if got := h.expiredSets(counted, 2); len(got) != 1 || got[0] != sets[0] {
 		t.Errorf("expired sets are %v, expected the oldest", got)
 	}
 }

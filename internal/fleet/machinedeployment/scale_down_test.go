@@ -34,7 +34,7 @@ func TestForecastAgreesWithSet(t *testing.T) {
 	set := setOf("a", 1, noon)
 	check := func(t *testing.T, machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, minReady int32) {
 		t.Helper()
-		available := func(m *v1beta1.Machine) bool { return machinestate.Available(m, minReady, now) }
+		available := func(m *v1beta1.Machine) bool { return machinestate.IsAvailable(m, minReady, now) }
 		counted, _ := count(set, machines, false, minReady, now)
 		order := machinestate.DeletionOrder(machines, policy, 1)
 		first, _ := victims.Choose(order, int(counted.UnavailableFirst), len(machines), available)
@@ -119,12 +119,12 @@ func scaleDownTo(t *testing.T, replicas int32, machines []*v1beta1.Machine) {
 	decided := machineset.Decide(machineset.State{Set: set, Machines: machines, MaxInFlight: 1, Now: now,
 		Availability: machineset.Availability{MinAvailable: int(replicas)}})
 	left := slices.DeleteFunc(slices.Clone(machines), func(m *v1beta1.Machine) bool {
-		return !machinestate.Live(m) || slices.Contains(decided.Delete, m)
+		return !machinestate.IsLive(m) || slices.Contains(decided.Delete, m)
 	})
 	if len(left) != int(replicas) || slices.ContainsFunc(left, func(m *v1beta1.Machine) bool {
-		return !machinestate.Ready(m)
+		return !machinestate.IsReady(m)
 	}) ||
-		len(decided.Blocked) > 0 || decided.Create > 0 {
+		len(decided.BlockedDeletions) > 0 || decided.Create > 0 {
 		t.Errorf("the set plans %+v", decided)
 	}
 }

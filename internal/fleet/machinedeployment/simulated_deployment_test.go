@@ -81,7 +81,7 @@ const (
 func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
 	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge,
 		unavailable: unavailable, template: "a",
-		sizedFor: Unknown, bad: map[string]bool{}, known: &deploymentState{unobserved: map[types.UID]unobservedReplicas{}},
+		sizedFor: UnknownSize, bad: map[string]bool{}, known: &deploymentState{unobservedSets: map[types.UID]unobservedReplicas{}},
 		clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
@@ -179,14 +179,14 @@ func (w *world) bounds() Bounds {
 
 func (w *world) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor,
-		Paused: w.paused, Frozen: w.frozen, Current: -1}
+		Paused: w.paused, Frozen: w.frozen, CurrentIndex: -1}
 	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), w.strategy == v1beta1.StrategyInPlace, 0, w.clock)
 		w.known.includeUnobserved(set.object(), &counted)
 		s.Sets = append(s.Sets, counted)
 		if set.name == w.template {
-			s.Current = i
+			s.CurrentIndex = i
 			inARow, _ := w.known.failures.observe(types.UID(set.name), set.objects(), nil)
 			if s.updatesInPlace() {
 				inARow += updatesRejected(set.objects())
@@ -210,7 +210,7 @@ func (w *world) pass() bool {
 	}
 	state := w.state()
 	plan := MakePlan(state)
-	w.waiting = plan.Waiting
+	w.waiting = plan.WaitMessage
 	defer func() { w.allowed = max(w.replicas+state.MaxSurge, w.mayExist()) }()
 	wrote := false
 	for _, scale := range plan.Scales {
@@ -248,7 +248,7 @@ func (w *world) countEffect() bool {
 	if w.crashIn--; w.crashIn > 0 {
 		return false
 	}
-	w.known = &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}
+	w.known = &deploymentState{unobservedSets: map[types.UID]unobservedReplicas{}}
 	for _, s := range w.sets {
 		s.creates, s.victims, s.toHandOver = 0, nil, nil
 	}

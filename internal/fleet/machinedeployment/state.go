@@ -29,10 +29,10 @@ type deploymentState struct {
 	// failed to launch since the last pass. sharedState.mu guards these two fields.
 	orphanSet bool
 	failed    []launchFailure
-	// recent holds the last failures, newest first. broken holds the failures of existing machines by name.
+	// recentFailures holds the last failures, newest first. broken holds the failures of existing machines by name.
 	// sharedState.mu guards both.
-	recent []v1beta1.FailedMachine
-	broken map[string]v1beta1.FailedMachine
+	recentFailures []v1beta1.FailedMachine
+	failuresByName map[string]v1beta1.FailedMachine
 	// machineEvents counts events about Ready or deleted machines since the last pass. sharedState.mu guards it.
 	machineEvents int32
 
@@ -48,12 +48,12 @@ type deploymentState struct {
 	// batch is how many machineEvents a rollout waits for before its next step, or 0 without a rollout.
 	batch      int32
 	reportedAt time.Time
-	// stuck is the reason in the metric of stuck rollouts, or empty.
-	stuck string
+	// stuckReason is the reason in the metric of stuck rollouts, or empty.
+	stuckReason string
 
-	// unobserved holds earlier replicas that a set's controller may still use, by the UID of the set.
-	unobserved map[types.UID]unobservedReplicas
-	failures   failures
+	// unobservedSets holds earlier replicas that a set's controller may still use, by the UID of the set.
+	unobservedSets map[types.UID]unobservedReplicas
+	failures       failures
 }
 
 // unobservedReplicas contains the lowest and the highest replicas of a set before the given generation. Until the set's
@@ -72,8 +72,8 @@ func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentSt
 	defer m.mu.Unlock()
 	r := m.deployments[key]
 	if r == nil || r.uid != uid {
-		r = &deploymentState{uid: uid, orphanSet: true, unobserved: map[types.UID]unobservedReplicas{},
-			broken: map[string]v1beta1.FailedMachine{}}
+		r = &deploymentState{uid: uid, orphanSet: true, unobservedSets: map[types.UID]unobservedReplicas{},
+			failuresByName: map[string]v1beta1.FailedMachine{}}
 		m.deployments[key] = r
 	}
 	return r
@@ -147,7 +147,7 @@ func (r *deploymentState) debounce(generation int64, machineEvents int32, now ti
 	if generation != r.generation {
 		return 0
 	}
-	interval := spacing.For(r.machines)
+	interval := spacing.Delay(r.machines)
 	if machineEvents < r.batch {
 		interval = max(interval, stepDebounce)
 	}
@@ -176,13 +176,13 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 // includeUnobserved extends the range from counted.Least to counted.Most by earlier replicas, because the set's
 // controller may not have observed the latest replicas yet.
 func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Set) {
-	before, ok := r.unobserved[set.UID]
+	before, ok := r.unobservedSets[set.UID]
 	switch {
 	case !ok:
 	case set.Status.ObservedGeneration >= before.generation:
-		delete(r.unobserved, set.UID)
+		delete(r.unobservedSets, set.UID)
 	default:
-		counted.Least, counted.Most = min(counted.Least, before.least), max(counted.Most, before.most)
+		counted.MinReplicas, counted.MaxReplicas = min(counted.MinReplicas, before.least), max(counted.MaxReplicas, before.most)
 	}
 }
 
@@ -193,18 +193,18 @@ func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, ge
 	if now < before && live >= before || now > before && live <= before {
 		return
 	}
-	t, ok := r.unobserved[set]
+	t, ok := r.unobservedSets[set]
 	if !ok {
 		t = unobservedReplicas{least: before, most: before}
 	}
-	r.unobserved[set] = unobservedReplicas{least: min(t.least, before), most: max(t.most, before),
+	r.unobservedSets[set] = unobservedReplicas{least: min(t.least, before), most: max(t.most, before),
 		generation: max(generation, t.generation)}
 }
 
 func (r *deploymentState) keepOnly(sets []types.UID) {
-	for uid := range r.unobserved {
+	for uid := range r.unobservedSets {
 		if !slices.Contains(sets, uid) {
-			delete(r.unobserved, uid)
+			delete(r.unobservedSets, uid)
 		}
 	}
 }

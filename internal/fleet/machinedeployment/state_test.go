@@ -78,8 +78,8 @@ func TestBatch(t *testing.T) {
 			strategy = v1beta1.StrategyRollingUpdate
 		}
 		limits := Bounds{MaxSurge: test.surge, MaxUnavailable: test.down}
-		v := &view{bounds: limits, plan: Plan{Scales: test.scales}, history: history{current: 1},
-			state: State{Strategy: strategy, Bounds: limits, Sets: []Set{test.old, test.wanted}, Current: 1}}
+		v := &view{bounds: limits, plan: Plan{Scales: test.scales}, history: history{currentIndex: 1},
+			state: State{Strategy: strategy, Bounds: limits, Sets: []Set{test.old, test.wanted}, CurrentIndex: 1}}
 		if got := v.batch(); got != test.want {
 			t.Errorf("%s: %d, expected %d", test.name, got, test.want)
 		}
@@ -103,16 +103,16 @@ func TestWrittenReplicasCountUntilObserved(t *testing.T) {
 			set := setOf("a", 1, noon)
 			r.recordWrite(set.UID, test.live, test.before, test.now, 5)
 			set.Status.ObservedGeneration = 4
-			counted := Set{Replicas: test.now, Least: test.now, Most: test.now}
-			if r.includeUnobserved(set, &counted); counted.Least != test.least || counted.Most != test.most {
-				t.Errorf("the set may act upon %d to %d, expected %d to %d", counted.Least, counted.Most, test.least, test.most)
+			counted := Set{Replicas: test.now, MinReplicas: test.now, MaxReplicas: test.now}
+			if r.includeUnobserved(set, &counted); counted.MinReplicas != test.least || counted.MaxReplicas != test.most {
+				t.Errorf("the set may act upon %d to %d, expected %d to %d", counted.MinReplicas, counted.MaxReplicas, test.least, test.most)
 			}
 			set.Status.ObservedGeneration = 5
-			counted = Set{Replicas: test.now, Least: test.now, Most: test.now}
-			if r.includeUnobserved(set, &counted); counted.Least != test.now || counted.Most != test.now ||
-				len(r.unobserved) != 0 {
-				t.Errorf("earlier replicas are remembered after the set has observed the change: %d to %d", counted.Least,
-					counted.Most)
+			counted = Set{Replicas: test.now, MinReplicas: test.now, MaxReplicas: test.now}
+			if r.includeUnobserved(set, &counted); counted.MinReplicas != test.now || counted.MaxReplicas != test.now ||
+				len(r.unobservedSets) != 0 {
+				t.Errorf("earlier replicas are remembered after the set has observed the change: %d to %d", counted.MinReplicas,
+					counted.MaxReplicas)
 			}
 		})
 	}
@@ -121,11 +121,11 @@ func TestWrittenReplicasCountUntilObserved(t *testing.T) {
 	r.recordWrite("x", 0, 2, 1, 6)
 	set := setOf("a", 1, noon)
 	set.UID, set.Status.ObservedGeneration = "x", 5
-	counted := Set{Replicas: 1, Least: 1, Most: 1}
-	if r.includeUnobserved(set, &counted); counted.Most != 3 {
-		t.Errorf("with replicas 3, 2, 1 in turn the set may act upon %d at most, expected 3", counted.Most)
+	counted := Set{Replicas: 1, MinReplicas: 1, MaxReplicas: 1}
+	if r.includeUnobserved(set, &counted); counted.MaxReplicas != 3 {
+		t.Errorf("with replicas 3, 2, 1 in turn the set may act upon %d at most, expected 3", counted.MaxReplicas)
 	}
-	if r.keepOnly(nil); len(r.unobserved) != 0 {
+	if r.keepOnly(nil); len(r.unobservedSets) != 0 {
 		t.Error("a deleted set is remembered")
 	}
 }
@@ -151,7 +151,7 @@ func TestNewDeploymentWithTheSameNameHasNewState(t *testing.T) {
 	if m.get(key, "1") != first {
 		t.Error("the state of the deployment is lost")
 	}
-	if second := m.get(key, "2"); second.cache.Confirmed() || second == first {
+	if second := m.get(key, "2"); second.cache.IsConfirmed() || second == first {
 		t.Error("a new deployment has the state of an earlier one with the same name")
 	}
 	m.forget(key)

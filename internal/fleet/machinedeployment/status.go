@@ -42,12 +42,12 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	r := v.rollout(d, status, now.Sub(v.progressedAt(d, now)))
 	progress, restart := progressing(meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionProgressing), r)
 	c.put(progress)
-	c.rollingOut(v, r)
+	c.writeRollingOut(v, r)
 	c.setOnce(v1beta1.ConditionPaused, v.state.Paused, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonDeploymentResumed,
 		"spec.paused stops rollouts.", "Rollouts continue.")
-	c.frozen(v)
-	c.ofSets(v, status)
-	c.ready(v, r)
+	c.writeFrozen(v)
+	c.writeSetConditions(v, status)
+	c.writeReady(v, r)
 	if restart {
 		r.stalledFor = 0
 	}
@@ -65,7 +65,7 @@ func (v *view) minAvailable() int32 {
 // revisionNow returns the newest revision after this pass, or 0.
 func (v *view) revisionNow() int64 {
 	switch {
-	case v.revisionReason != "", v.current >= 0 && v.mayStartRevision():
+	case v.revisionReason != "", v.currentIndex >= 0 && v.mayStartRevision():
 		return v.number
 	case len(v.sets) > 0:
 		return revisionOf(v.sets[len(v.sets)-1])
@@ -83,17 +83,17 @@ func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 		status.Replicas += counted.Live
 		status.ReadyReplicas += counted.Ready
 		status.AvailableReplicas += counted.Available
-		if i == v.current {
+		if i == v.currentIndex {
 			status.UpdatedReplicas = counted.Live
 		}
 		for _, m := range v.machines[set.UID] {
 			if !m.DeletionTimestamp.IsZero() {
 				continue
 			}
-			if machinestate.UpToDate(m) {
+			if machinestate.IsUpToDate(m) {
 				status.UpToDateReplicas++
 			}
-			if i == v.current && v.upToDateReady(m) {
+			if i == v.currentIndex && v.upToDateReady(m) {
 				status.UpToDateReadyReplicas++
 			}
 			if m.Status.Version != "" {
@@ -102,7 +102,7 @@ func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 			if hasLabels(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
 				status.FullyLabeledReplicas++
 			}
-			if machinestate.Failed(m) || machinestate.Unlaunchable(m) != nil {
+			if machinestate.HasFailed(m) || machinestate.UnlaunchableCondition(m) != nil {
 				status.FailedMachines = append(status.FailedMachines, failedMachine(m))
 			}
 		}
@@ -116,7 +116,7 @@ func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 // upToDateReady reports whether a machine of the newest revision is Ready and up to date. A report of the provider from
 // before the last hand-over is outdated.
 func (v *view) upToDateReady(m *v1beta1.Machine) bool {
-	return machinestate.Ready(m) && machinestate.UpToDate(m) && !(v.state.updatesInPlace() && handover.Updating(m))
+	return machinestate.IsReady(m) && machinestate.IsUpToDate(m) && !(v.state.updatesInPlace() && handover.Updating(m))
 }
 
 func versionCounts(versions map[string]int32) []v1beta1.VersionCount {
@@ -167,26 +167,26 @@ func failedMachine(m *v1beta1.Machine) v1beta1.FailedMachine {
 // rollout returns the input of the condition Progressing.
 func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDeploymentStatus,
 	stalledFor time.Duration) rollout {
-	outdated := v.outdated()
+	outdated := v.outdatedMachines()
 	before := d.Status
 	r := rollout{
 		paused:         v.state.Paused,
 		frozen:         v.state.Frozen,
 		failing:        v.state.Failing,
-		onlyCurrent:    v.current >= 0 && outdated == 0 && v.updating() == 0,
-		rejected:       v.rejected,
+		onlyCurrent:    v.currentIndex >= 0 && outdated == 0 && v.updating() == 0,
+		rejection:      v.rejection,
 		rejectedReason: v.rejectedReason,
 		revisionReason: v.revisionReason,
 		advanced: status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
 			status.AvailableReplicas > before.AvailableReplicas ||
 			v.state.updatesInPlace() && status.UpToDateReplicas > before.UpToDateReplicas ||
 			status.Replicas-status.UpdatedReplicas < before.Replicas-before.UpdatedReplicas,
-		waiting:    v.plan.Waiting,
-		stalledFor: stalledFor,
-		deadline:   d.ProgressDeadlineOrDefault(),
+		waitMessage: v.plan.WaitMessage,
+		stalledFor:  stalledFor,
+		deadline:    d.ProgressDeadlineOrDefault(),
 	}
 	if v.applied {
-		r.doing = v.doing()
+		r.actions = v.doing()
 	}
 	switch {
 	case v.state.VersionSkew != "":
@@ -199,20 +199,20 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	case v.state.DisruptionDenied != "":
 		r.waitReason = v1beta1.ReasonWaitingForDisruptionBudget
 	}
-	if v.state.Current >= 0 {
-		r.set = v.state.Sets[v.state.Current].Name
+	if v.state.CurrentIndex >= 0 {
+		r.setName = v.state.Sets[v.state.CurrentIndex].Name
 	}
 	r.complete = r.onlyCurrent && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas &&
 		status.AvailableReplicas-v.updating() >= v.state.Replicas
 	return r
 }
 
-// outdated returns how many old machines exist or may still be created. With the strategy Recreate, old machines that
+// outdatedMachines returns how many old machines exist or may still be created. With the strategy Recreate, old machines that
 // are being deleted count too, because the rollout waits until they are gone.
-func (v *view) outdated() int32 {
+func (v *view) outdatedMachines() int32 {
 	var n int32
 	for i, set := range v.state.Sets {
-		if i == v.state.Current {
+		if i == v.state.CurrentIndex {
 			continue
 		}
 		n += ceiling(set)

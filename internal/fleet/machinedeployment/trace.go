@@ -11,7 +11,7 @@ import (
 // traceRollout reports a rollout to the tracer when the new status shows the end of the rollout. The time at which the
 // rollout began is in the previous status.
 func (p *pass) traceRollout(before, after *v1beta1.MachineDeploymentStatus) {
-	if !p.Tracer.On() {
+	if !p.Tracer.IsEnabled() {
 		return
 	}
 	was, is := meta.FindStatusCondition(before.Conditions, v1beta1.ConditionRollingOut),

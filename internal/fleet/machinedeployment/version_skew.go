@@ -34,7 +34,7 @@ func allowsVersionSkew(d metav1.Object) bool {
 func (v *view) changesVersion(version string) bool {
 	others := 0
 	for i, set := range v.state.Sets {
-		if i == v.current || ceiling(set) == 0 {
+		if i == v.currentIndex || ceiling(set) == 0 {
 			continue
 		}
 		others++
@@ -42,5 +42,5 @@ func (v *view) changesVersion(version string) bool {
 			return true
 		}
 	}
-	return others == 0 && v.current < 0
+	return others == 0 && v.currentIndex < 0
 }

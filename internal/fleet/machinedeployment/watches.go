@@ -67,7 +67,7 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 		r.shared.machineFailed(key, failure)
 	}
 	gone := !m.DeletionTimestamp.IsZero() && len(m.Finalizers) == 0
-	if gone || m.DeletionTimestamp.IsZero() && machinestate.Ready(m) {
+	if gone || m.DeletionTimestamp.IsZero() && machinestate.IsReady(m) {
 		r.shared.recordMachineEvent(key)
 	}
 	return []reconcile.Request{{NamespacedName: key}}
@@ -158,14 +158,14 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 		launched:     m.Spec.ProviderID != "",
 		phase:        m.Status.Phase,
 		failure:      m.Status.FailureReason,
-		upToDate:     machinestate.UpToDate(m),
+		upToDate:     machinestate.IsUpToDate(m),
 		remediation:  meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
 		toBeReplaced: machinestate.ToBeReplaced(m),
-		refused:      m.DeletionTimestamp.IsZero() && machinestate.Unlaunchable(m) != nil,
+		refused:      m.DeletionTimestamp.IsZero() && machinestate.UnlaunchableCondition(m) != nil,
 		updating:     handover.Updating(m),
 		updateFailed: handover.UpdateRejected(m),
 		marked:       machinestate.MarkedForDeletion(m),
-		preserved:    preservation.Preserved(m),
+		preserved:    preservation.IsPreserved(m),
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
 		replace:      annotationOf(m, v1beta1.AnnotationReplace),
 		exempt:       annotationOf(m, v1beta1.AnnotationDoNotDisrupt),

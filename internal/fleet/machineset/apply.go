@@ -19,7 +19,7 @@ import (
 )
 
 type actions struct {
-	created, adopted, released, handedOver, deleted, remediated tally
+	created, adopted, released, handedOver, deleted, remediated machineTally
 }
 
 // apply carries out at most one batch of the plan. It returns true if the pass may continue with another round.
@@ -52,7 +52,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 // confirm reports whether the plan still applies to the set in the API server.
 func (p *pass) confirm(ctx context.Context) (bool, error) {
 	set, decided := &v1beta1.MachineSet{}, p.state.Set
-	if err := p.Live.Get(ctx, p.key, set); err != nil {
+	if err := p.LiveReader.Get(ctx, p.key, set); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	return set.UID == decided.UID && set.Generation == decided.Generation && set.DeletionTimestamp.IsZero() &&
@@ -108,7 +108,7 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	provider := p.provider(ctx)
 	adopted, err := p.forEach("adopt", orphans, func(cached *v1beta1.Machine) (bool, error) {
 		m := &v1beta1.Machine{}
-		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
+		if err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
 		}
 		if m.UID != cached.UID || !adoptable(m, selector) {
@@ -142,8 +142,8 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	victims := plan.Delete[:min(len(plan.Delete), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
-		if p.state.Availability.Elsewhere > 0 { // Other sets may be about to delete machines because of the same count.
-			defer p.shared.shrinking.Lock(fleetUID(p.state.Set))()
+		if p.state.Availability.InOtherSets > 0 { // Other sets may be about to delete machines because of the same count.
+			defer p.shared.shrinkLocks.Lock(fleetUID(p.state.Set))()
 		}
 		if victims, err = p.deletable(ctx, victims); err != nil {
 			return err
@@ -193,7 +193,7 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 		var wrote error
 		defer func() { p.Ledger.Settle(cached, wrote) }()
 		m := &v1beta1.Machine{}
-		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
+		if err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
 		}
 		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.graceLeft(m, p.state.Now) > 0 ||
@@ -232,7 +232,7 @@ func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {
 		in = in.without(m.Name)
 	}
 	if again {
-		p.known.lost.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+		p.known.lostBackoff.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
 	}
 	for _, m := range broken {
 		in = in.Begin(m.Name)
@@ -250,7 +250,7 @@ func (p *pass) forEach(verb string, machines []*v1beta1.Machine,
 	f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
 	done := make([]bool, len(machines))
 	errs := make([]error, len(machines))
-	p.Run(len(machines), func(i int) {
+	p.ForEach(len(machines), func(i int) {
 		ok, err := f(machines[i])
 		done[i] = ok && err == nil
 		if client.IgnoreNotFound(err) != nil {
@@ -280,7 +280,7 @@ func (p *pass) markCacheStale() {
 // again.
 func (p *pass) deletionFailed(err error) {
 	if err != nil && !onlyConflicts(err) {
-		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, wording.Brief(err.Error())}
+		p.failure = ConditionReason{v1beta1.ReasonMachineDeleteFailed, wording.Shorten(err.Error())}
 	}
 }
 
@@ -300,11 +300,11 @@ func optimisticPatch(m *v1beta1.Machine) client.Patch {
 }
 
 func remediationReason(m *v1beta1.Machine) string {
-	if machinestate.Failed(m) {
+	if machinestate.HasFailed(m) {
 		return string(m.Status.FailureReason)
 	}
 	if notice := meta.FindStatusCondition(m.Status.Conditions,
-		v1beta1.ConditionInterruptionNotice); machinestate.Interrupted(m) {
+		v1beta1.ConditionInterruptionNotice); machinestate.IsInterrupted(m) {
 		return notice.Reason
 	}
 	return machinestate.RemediationReason(m)

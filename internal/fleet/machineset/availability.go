@@ -34,14 +34,14 @@ type Availability struct {
 	// MinAvailable is how many machines of the deployment must stay available. For a standalone set, MinAvailable is
 	// the number of replicas. So the set deletes an available machine only after all unavailable machines.
 	MinAvailable int
-	// Elsewhere counts the available machines in the other sets of the deployment.
-	Elsewhere int
+	// InOtherSets counts the available machines in the other sets of the deployment.
+	InOtherSets int
 	// If UpToDate is true, a machine counts as available only if its instance is up to date.
 	UpToDate bool
 }
 
 func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
-	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
+	return machinestate.IsLive(m) && machinestate.IsAvailable(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
 // choose returns the surplus machines that may be deleted now, and those whose deletion is blocked. order holds all
@@ -52,7 +52,7 @@ func (k Availability) choose(s State, order []*v1beta1.Machine, surplus int) (ma
 	}
 	available := func(m *v1beta1.Machine) bool { return k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
 	steady, others := s.splitSteady()
-	spare := k.Elsewhere - k.MinAvailable + len(steady)
+	spare := k.InOtherSets - k.MinAvailable + len(steady)
 	for _, m := range others {
 		if available(m) {
 			spare++
@@ -84,7 +84,7 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	k := Availability{MinAvailable: int(limits.MinAvailable(replicas)),
 		UpToDate: d.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace}
 	if k.MinAvailable > 0 {
-		if k.Elsewhere, err = p.availableElsewhere(ctx, k); err != nil {
+		if k.InOtherSets, err = p.availableElsewhere(ctx, k); err != nil {
 			return err
 		}
 	}
@@ -120,18 +120,18 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	}
 	began := p.shared.cacheMark()
 	list := &v1beta1.MachineList{}
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, &client.ListOptions{Namespace: p.key.Namespace,
+	machines, err := index.ListShared[v1beta1.Machine](ctx, p.LiveReader, list, &client.ListOptions{Namespace: p.key.Namespace,
 		LabelSelector: selector})
 	if err != nil {
 		return 0, fmt.Errorf("list the machines of the deployment at the API server: %w", err)
 	}
-	p.shared.listed(began, list.ResourceVersion)
+	p.shared.recordList(began, list.ResourceVersion)
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(siblings))
 	for _, sibling := range siblings {
 		byUID[sibling.UID] = sibling
 	}
 	for _, m := range machines {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && byUID[owner.UID] != nil && !preservation.Preserved(m) {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && byUID[owner.UID] != nil && !preservation.IsPreserved(m) {
 			add(byUID[owner.UID], m)
 		}
 	}
@@ -140,10 +140,10 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 
 // deletable reads the deployment live and returns the chosen machines that may still be deleted. The result relies on
 // the available machines of other sets. If other sets have available machines, the caller must hold the lock
-// sharedState.shrinking until the deletion. Otherwise two sets could rely on the same available machines.
+// sharedState.shrinkLocks until the deletion. Otherwise two sets could rely on the same available machines.
 func (p *pass) deletable(ctx context.Context, chosen []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {
+	switch err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {
 	case apierrors.IsNotFound(err), err == nil && d.UID != p.deployment.UID:
 		p.deployment = nil
 	case err != nil:

@@ -12,7 +12,7 @@ func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 	marked := annotated(v1beta1.AnnotationDeleteMachine, "")
 	older, old, young := created(3*time.Hour), created(2*time.Hour), created(time.Minute)
 	needed := func(least, elsewhere int, s State) State {
-		s.Availability = Availability{MinAvailable: least, Elsewhere: elsewhere}
+		s.Availability = Availability{MinAvailable: least, InOtherSets: elsewhere}
 		return s
 	}
 	inPlace := func(s State) State {

@@ -57,7 +57,7 @@ func (p *pass) readCapacity(ctx context.Context) error {
 
 func countLive(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
-		if machinestate.Live(m) {
+		if machinestate.IsLive(m) {
 			n++
 		}
 	}

@@ -46,8 +46,8 @@ const (
 type Options struct {
 	// Client reads the control cluster from the cache, including this process's own writes, and writes to it.
 	Client client.Client
-	// Live reads from the API server of the control cluster, without a cache.
-	Live client.Reader
+	// LiveReader reads from the API server of the control cluster, without a cache.
+	LiveReader client.Reader
 	// Recorder records events on MachineSets.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -58,11 +58,11 @@ type Options struct {
 	// unknown. With an unknown version, the reconciler counts machines only in live reads. If the field is nil,
 	// Register sets it to a function that reads the version of the manager's cache.
 	MachineCacheVersion func() string
-	// Stopped returns the reason why this process must not create or remediate machines. If the reason is empty or the
+	// StopReason returns the reason why this process must not create or remediate machines. If the reason is empty or the
 	// field is nil, the process may create and remediate machines.
-	Stopped func() Reason
-	// Run calls f with each number from 0 to n-1 and waits for all calls. Defaults to parallel calls.
-	Run func(n int, f func(i int))
+	StopReason func() ConditionReason
+	// ForEach calls f with each number from 0 to n-1 and waits for all calls. Defaults to parallel calls.
+	ForEach func(n int, f func(i int))
 	// NewName returns a name for a new Machine and never repeats one. Defaults to the set's name and 5 random
 	// characters.
 	NewName func(set string) string
@@ -73,8 +73,8 @@ type Options struct {
 	Metrics *Metrics
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decided records the generations of sets that this process wrote on the basis of its cache. The field may be nil.
-	Decided *freshness.Decisions
+	// Decisions records the generations of sets that this process wrote on the basis of its cache. The field may be nil.
+	Decisions *freshness.Decisions
 	// Tracer reports traces. It is nil if traces are off.
 	Tracer *tracing.Tracer
 }
@@ -94,8 +94,8 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Run == nil {
-		o.Run = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelWrites, n, f) }
+	if o.ForEach == nil {
+		o.ForEach = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelWrites, n, f) }
 	}
 	if o.NewName == nil {
 		o.NewName = func(set string) string { return set + "-" + rand.String(5) }
@@ -105,7 +105,7 @@ func New(o Options) *Reconciler {
 
 // Reconcile runs one pass over a set.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	r.Metrics.lead()
+	r.Metrics.enable()
 	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), notAdoptable: map[types.UID]bool{}}
 	err := p.run(ctx)
 	if p.known != nil {
@@ -113,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	switch {
 	case errors.Is(err, errGone):
-		r.Decided.Forget(r.shared.forget(req.NamespacedName))
+		r.Decisions.Forget(r.shared.forget(req.NamespacedName))
 		r.Ledger.RecordWaiting(asker(req.NamespacedName), nil)
 		return reconcile.Result{}, nil
 	case errors.Is(err, errReplicasStored):
@@ -140,7 +140,7 @@ type pass struct {
 	batch int
 	// notAdoptable holds orphans in the cache that a live read has ruled out.
 	notAdoptable    map[types.UID]bool
-	failure         Reason
+	failure         ConditionReason
 	deletionBlocked bool
 	// cacheStale means that the cache shows machines or failures that no longer exist.
 	cacheStale bool
@@ -155,8 +155,8 @@ func (p *pass) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if plan.Settled() {
-			p.requeueIn(plan.Wait)
+		if plan.IsEmpty() {
+			p.requeueIn(plan.RequeueAfter)
 			return p.report(ctx, plan)
 		}
 		if p.Clock.Since(p.began) >= statusInterval {
@@ -166,7 +166,7 @@ func (p *pass) run(ctx context.Context) error {
 		}
 		again, err := p.apply(ctx, plan)
 		if err != nil || !again {
-			p.requeueIn(plan.Wait)
+			p.requeueIn(plan.RequeueAfter)
 			return firstError(err, p.reportAfter(ctx))
 		}
 	}
@@ -182,8 +182,8 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	plan := Decide(p.state)
-	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.known.awaited != atLeast {
-		p.known.awaited = atLeast
+	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.known.awaitedVersion != atLeast {
+		p.known.awaitedVersion = atLeast
 		plan = plan.withoutCounting(cacheLag + time.Duration(len(p.state.Machines))*cacheLagPerMachine)
 	} else if live {
 		if err := p.observeLive(ctx, atLeast); err != nil {
@@ -194,7 +194,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		}
 		plan = Decide(p.state)
 	}
-	p.Ledger.RecordWaiting(asker(p.key), plan.Denied, plan.planned...)
+	p.Ledger.RecordWaiting(asker(p.key), plan.Denials, plan.plannedDisruptions...)
 	var wait time.Duration
 	plan.Update, wait = p.known.dueUpdates(plan.Update, p.state.Now)
 	p.requeueIn(wait)
@@ -202,8 +202,8 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 }
 
 func (p *pass) count(ctx context.Context) error {
-	p.state.Steady, p.state.Others = p.known.steady.sort(p.state.Set, p.state.Machines, p.state.Now)
-	p.live = len(p.state.Steady) + countLive(p.state.Others)
+	p.state.SteadyMachines, p.state.OtherMachines = p.known.steadyMachines.sort(p.state.Set, p.state.Machines, p.state.Now)
+	p.live = len(p.state.SteadyMachines) + countLive(p.state.OtherMachines)
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 	}
 	prototype := templateOf(p.state.Set).machine(p.provider(ctx))
 	results := make([]createResult, n)
-	p.Run(n, func(i int) { results[i] = p.createOne(ctx, prototype) })
+	p.ForEach(n, func(i int) { results[i] = p.createOne(ctx, prototype) })
 
 	var names []string
 	var failure error
@@ -62,7 +62,7 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 	if failure == nil {
 		p.batch = min(2*p.batch, maxBatch)
 		p.known.batch = min(p.batch, confirmedBatch)
-		p.known.creation, p.known.creationFailure = backoff{}, Reason{}
+		p.known.creation, p.known.creationFailure = backoff{}, ConditionReason{}
 		return true
 	}
 	p.known.batch = 0
@@ -71,7 +71,7 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 	}
 	logf.FromContext(ctx).Info("Failed to create machines", "requested", n, "created", len(names), "cause",
 		failure.Error())
-	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
+	p.failure = ConditionReason{v1beta1.ReasonMachineCreateFailed, wording.Shorten(failure.Error())}
 	p.known.creationFailure = p.failure
 	// The backoff starts with the response, because a request may take longer than the backoff.
 	now := p.Clock.Now()
@@ -102,7 +102,7 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 			break
 		}
 		existing := &v1beta1.Machine{}
-		switch getErr := p.Live.Get(ctx, client.ObjectKeyFromObject(m), existing); {
+		switch getErr := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(m), existing); {
 		case client.IgnoreNotFound(getErr) != nil:
 			return createResult{err: fmt.Errorf("get machine %s, which exists already: %w", m.Name, getErr)}
 		case getErr == nil && metav1.IsControlledBy(existing, p.state.Set):

@@ -20,33 +20,33 @@ import (
 
 // Disruption is the part of a State that describes the limits of disruptions.
 type Disruption struct {
-	// Ask divides candidates into those that may be disrupted now and those that may not. Nil allows all, because no
+	// Decide divides candidates into those that may be disrupted now and those that may not. Nil allows all, because no
 	// budget or exemption exists.
-	Ask func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
-	// Outdated is true if the set belongs to an old revision of its deployment.
-	Outdated bool
+	Decide func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
+	// IsOutdated is true if the set belongs to an old revision of its deployment.
+	IsOutdated bool
 	// ScaleDown is how many machines are deleted because the deployment was scaled down.
 	ScaleDown int
 }
 
 func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	reason func(*v1beta1.Machine) v1beta1.DisruptionReason) (may []*v1beta1.Machine, denied []disruption.Denial) {
-	if s.Ask == nil || len(machines) == 0 {
+	if s.Decide == nil || len(machines) == 0 {
 		return machines, nil
 	}
 	candidates := make([]disruption.Candidate, len(machines))
 	for i, m := range machines {
 		candidates[i] = disruption.Candidate{Machine: m, Reason: reason(m)}
 	}
-	granted, denied := s.Ask(candidates)
-	if p.asked == nil {
-		p.asked = make(map[types.UID]disruption.Candidate, len(granted))
+	granted, denied := s.Decide(candidates)
+	if p.permitted == nil {
+		p.permitted = make(map[types.UID]disruption.Candidate, len(granted))
 	}
 	for _, c := range granted {
-		p.asked[c.Machine.UID] = c
+		p.permitted[c.Machine.UID] = c
 	}
 	for _, m := range machines {
-		if _, granted := p.asked[m.UID]; granted {
+		if _, granted := p.permitted[m.UID]; granted {
 			may = append(may, m)
 		}
 	}
@@ -55,18 +55,18 @@ func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 
 // removeDenied removes from Delete the machines that budgets protect. A scale-down needs no room in budgets.
 func (p *Plan) removeDenied(s State) {
-	if s.Ask == nil {
+	if s.Decide == nil {
 		return
 	}
 	var needRoom []*v1beta1.Machine
 	for _, m := range p.Delete {
-		if s.Outdated || machinestate.Exchanged(m) {
+		if s.IsOutdated || machinestate.HasReplaceAnnotation(m) {
 			needRoom = append(needRoom, m)
 		}
 	}
 	_, denied := p.ask(s, needRoom, func(m *v1beta1.Machine) v1beta1.DisruptionReason {
-		if machinestate.Exchanged(m) {
-			return disruption.ReasonOfExchange(m)
+		if machinestate.HasReplaceAnnotation(m) {
+			return disruption.ReasonOfReplacement(m)
 		}
 		return v1beta1.DisruptionRollout
 	})
@@ -81,7 +81,7 @@ func (p *Plan) removeDenied(s State) {
 
 // deny adds denials to the plan, and requests another plan after DeniedPoll to ask the budgets again.
 func (p *Plan) deny(denied []disruption.Denial) {
-	p.Denied = append(p.Denied, denied...)
+	p.Denials = append(p.Denials, denied...)
 	if len(denied) > 0 {
 		p.waitFor(disruption.DeniedPoll)
 	}
@@ -90,7 +90,7 @@ func (p *Plan) deny(denied []disruption.Denial) {
 // recordPlanned records the candidates that the plan disrupts. Even if the plan is postponed, the budgets reserve the
 // disruption of these candidates.
 func (p *Plan) recordPlanned() {
-	if len(p.asked) == 0 {
+	if len(p.permitted) == 0 {
 		return
 	}
 	machines := slices.Concat(p.Delete, p.Remediate)
@@ -98,16 +98,16 @@ func (p *Plan) recordPlanned() {
 		machines = append(machines, u.From)
 	}
 	for _, m := range machines {
-		if c, asked := p.asked[m.UID]; asked {
-			p.planned = append(p.planned, c)
+		if c, asked := p.permitted[m.UID]; asked {
+			p.plannedDisruptions = append(p.plannedDisruptions, c)
 		}
 	}
 }
 
 // waitForWindows requests another plan when a window or the end of an exemption may permit a denied disruption.
 func (p *Plan) waitForWindows(now time.Time) {
-	for _, d := range p.Denied {
-		if in := d.Until.Sub(now); !d.Until.IsZero() && in > 0 {
+	for _, d := range p.Denials {
+		if in := d.EndTime.Sub(now); !d.EndTime.IsZero() && in > 0 {
 			p.waitFor(in)
 		}
 	}
@@ -142,11 +142,11 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	if err != nil || !concerned {
 		return err
 	}
-	s.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+	s.Decide = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
 		may, denied, err := p.Ledger.Check(ctx, asker(p.key), candidates)
 		if err != nil {
 			for _, c := range candidates {
-				denied = append(denied, disruption.Denial{Candidate: c, Why: err.Error()})
+				denied = append(denied, disruption.Denial{Candidate: c, Explanation: err.Error()})
 			}
 			return nil, denied
 		}
@@ -164,7 +164,7 @@ func (s *State) mayDisrupt(live int) bool {
 	_, others := s.splitSteady()
 	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
 		slices.ContainsFunc(others, func(m *v1beta1.Machine) bool {
-			return machinestate.Live(m) && (machinestate.ToBeReplaced(m) || machinestate.Exchanged(m))
+			return machinestate.IsLive(m) && (machinestate.ToBeReplaced(m) || machinestate.HasReplaceAnnotation(m))
 		})
 }
 
@@ -184,7 +184,7 @@ func (p *pass) readRollout(ctx context.Context) error {
 		}
 		live += countLive(machines)
 		if sibling.DeletionTimestamp.IsZero() && revisionOf(sibling) > revisionOf(s.Set) {
-			s.Outdated = true
+			s.IsOutdated = true
 			newer += countLive(machines)
 		}
 	}
@@ -194,7 +194,7 @@ func (p *pass) readRollout(ctx context.Context) error {
 		return nil
 	}
 	surge := int(limits.MaxSurge)
-	if s.Outdated {
+	if s.IsOutdated {
 		surge = min(surge, newer) // A rollout creates its surge in a newer revision.
 	} else {
 		surge = min(surge, int(disruption.ReplacementSurge(s.Set)))
@@ -219,7 +219,7 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	var candidates []disruption.Candidate
 	for _, m := range machines {
-		if c, asked := plan.asked[m.UID]; asked {
+		if c, asked := plan.permitted[m.UID]; asked {
 			c.Machine = m
 			candidates = append(candidates, c)
 		}
@@ -232,7 +232,7 @@ func (p *pass) grant(ctx context.Context, plan Plan, machines []*v1beta1.Machine
 		p.markCacheStale()
 	}
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1beta1.Machine) bool {
-		_, asked := plan.asked[m.UID]
+		_, asked := plan.permitted[m.UID]
 		return asked && !slices.ContainsFunc(granted, func(c disruption.Candidate) bool { return c.Machine.UID == m.UID })
 	}), nil
 }
@@ -243,7 +243,7 @@ func deniedMessage(denied []disruption.Denial) string {
 	first := slices.MinFunc(denied, func(a, b disruption.Denial) int {
 		return cmp.Compare(a.Machine.Name, b.Machine.Name)
 	})
-	return fmt.Sprintf("Machine %s must not be disrupted now: %s.", first.Machine.Name, first.Brief())
+	return fmt.Sprintf("Machine %s must not be disrupted now: %s.", first.Machine.Name, first.Summary())
 }
 
 // waitingSpacing delays passes over sets that wait for room, because several disruptions may end at once.

@@ -30,11 +30,11 @@ func withBudget(t *testing.T, limit string, s State, change ...func(*State)) Sta
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Ask = func(cs []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+	s.Decide = func(cs []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
 		if !s.mayDisrupt(countLive(s.Machines)) {
 			t.Errorf("a pass would not read budgets, but the plan asks about %s", cs[0].Machine.Name)
 		}
-		return disruption.NewView([]*disruption.Budget{b}, s.Machines, nil, s.Now).Ask(cs, nil)
+		return disruption.NewView([]*disruption.Budget{b}, s.Machines, nil, s.Now).Decide(cs, nil)
 	}
 	for _, f := range change {
 		f(&s)
@@ -44,8 +44,8 @@ func withBudget(t *testing.T, limit string, s State, change ...func(*State)) Sta
 
 // Rules: disruption-asks-budgets, scale-down-asks-no-budget, exempt-from-disruption.
 func TestDisruptionsNeedRoomInBudgets(t *testing.T) {
-	outdated := func(s *State) { s.Outdated = true }
-	scaledDown := func(n int) func(*State) { return func(s *State) { s.Outdated, s.ScaleDown = true, n } }
+	outdated := func(s *State) { s.IsOutdated = true }
+	scaledDown := func(n int) func(*State) { return func(s *State) { s.IsOutdated, s.ScaleDown = true, n } }
 	three := func(options ...machineOption) []*v1beta1.Machine {
 		return several("m", 3, append([]machineOption{up, registered}, options...)...)
 	}
@@ -104,14 +104,14 @@ func TestDisruptionsNeedRoomInBudgets(t *testing.T) {
 // Rule: urgent-disruption-first.
 func TestPostponedPlanKeepsPriority(t *testing.T) {
 	machines := several("m", 3, up, registered)
-	plan := Decide(withBudget(t, "1", stateOf(aSet(0), machines...), func(s *State) { s.Outdated = true })).
+	plan := Decide(withBudget(t, "1", stateOf(aSet(0), machines...), func(s *State) { s.IsOutdated = true })).
 		withoutCounting(time.Second)
-	if len(plan.Delete) != 0 || len(plan.planned) != 1 || plan.planned[0].Machine != machines[0] {
-		t.Errorf("the plan deletes %v, and has planned %v", plan.Delete, plan.planned)
+	if len(plan.Delete) != 0 || len(plan.plannedDisruptions) != 1 || plan.plannedDisruptions[0].Machine != machines[0] {
+		t.Errorf("the plan deletes %v, and has planned %v", plan.Delete, plan.plannedDisruptions)
 	}
 	plan = Decide(withBudget(t, "1", stateOf(aSet(1, expiring), newMachine("old", up, registered, created(9*time.Hour)))))
-	if len(plan.planned) != 0 {
-		t.Errorf("a plan that only marks a machine has planned %v", plan.planned)
+	if len(plan.plannedDisruptions) != 0 {
+		t.Errorf("a plan that only marks a machine has planned %v", plan.plannedDisruptions)
 	}
 }
 
@@ -156,14 +156,14 @@ func TestSetReplacesMarkedAndExpiredMachines(t *testing.T) {
 		{"the oldest first", withBudget(t, "5", stateOf(aSet(3, expiring), old("a", 2*time.Hour), old("b", 3*time.Hour),
 			old("c", 4*time.Hour)), ofDeployment), "update b c"},
 		{"no more than may be replaced at a time", withBudget(t, "5", stateOf(aSet(3, expiring), old("a", 2*time.Hour),
-			old("b", 3*time.Hour, annotated(v1beta1.AnnotationReplace, disruption.Expired)), old("c", 4*time.Hour)),
+			old("b", 3*time.Hour, annotated(v1beta1.AnnotationReplace, disruption.ExpiredValue)), old("c", 4*time.Hour)),
 			ofDeployment),
 			"update c"},
 		{"within the budget",
 			withBudget(t, "1", stateOf(aSet(3, expiring), old("a", 2*time.Hour), old("b", 3*time.Hour)), ofDeployment),
 			"update b; deny a; create 1; wait 30s"},
 		{"a machine is no longer too old", withBudget(t, "5", stateOf(aSet(1), newMachine("a", up, registered,
-			annotated(v1beta1.AnnotationReplace, disruption.Expired))), ofDeployment), "update a"},
+			annotated(v1beta1.AnnotationReplace, disruption.ExpiredValue))), ofDeployment), "update a"},
 		{"a mark set by hand stays",
 			withBudget(t, "5", stateOf(aSet(1), newMachine("a", up, registered, marked)), ofDeployment), "settled"},
 	} {

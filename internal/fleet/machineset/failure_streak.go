@@ -33,18 +33,18 @@ type failureStreak struct {
 	// count, reason and message describe the failed machines. message is that of the condition ReplicaFailure.
 	count           int
 	reason, message string
-	// oldest is the creation time of the streak's oldest machine, by the API server's clock. last is when its last
+	// oldestCreation is the creation time of the streak's oldest machine, by the API server's clock. last is when its last
 	// machine was replaced.
-	oldest, last time.Time
+	oldestCreation, lastFailure time.Time
 }
 
 func (r *failureStreak) stopped() bool { return r.count >= failuresInARow }
 
-func (r *failureStreak) replicaFailure() Reason {
+func (r *failureStreak) replicaFailure() ConditionReason {
 	if !r.stopped() {
-		return Reason{}
+		return ConditionReason{}
 	}
-	return Reason{v1beta1.ReasonReplacementsFailing, r.message}
+	return ConditionReason{v1beta1.ReasonReplacementsFailing, r.message}
 }
 
 // observe updates the streak. The count starts again at zero if the template has changed or replicas are 0. It also
@@ -56,7 +56,7 @@ func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Mac
 	case r.template == nil:
 		c := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionReplicaFailure)
 		if c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacementsFailing {
-			r.count, r.message, r.oldest = failuresInARow, c.Message, c.LastTransitionTime.Time
+			r.count, r.message, r.oldestCreation = failuresInARow, c.Message, c.LastTransitionTime.Time
 		}
 	case !equality.Semantic.DeepEqual(r.template, template), set.ReplicasOrDefault() == 0:
 		*r = failureStreak{}
@@ -66,7 +66,7 @@ func (r *failureStreak) observe(set *v1beta1.MachineSet, machines []*v1beta1.Mac
 		return
 	}
 	for _, m := range machines {
-		if machinestate.Live(m) && machinestate.Ready(m) && !m.CreationTimestamp.Time.Before(r.oldest) {
+		if machinestate.IsLive(m) && machinestate.IsReady(m) && !m.CreationTimestamp.Time.Before(r.oldestCreation) {
 			*r = failureStreak{template: template}
 			return
 		}
@@ -86,14 +86,14 @@ func (r *failureStreak) add(machines []*v1beta1.Machine, now time.Time) {
 		if r.count > 0 && r.reason != "" && r.reason != reason {
 			*r = failureStreak{template: r.template}
 		}
-		if r.count == 0 || m.CreationTimestamp.Time.Before(r.oldest) {
-			r.oldest = m.CreationTimestamp.Time
+		if r.count == 0 || m.CreationTimestamp.Time.Before(r.oldestCreation) {
+			r.oldestCreation = m.CreationTimestamp.Time
 		}
 		if r.count++; r.count <= failuresInARow {
-			r.message = wording.Brief(fmt.Sprintf("The last %d replaced machines never became Ready, all for the same reason, "+
+			r.message = wording.Shorten(fmt.Sprintf("The last %d replaced machines never became Ready, all for the same reason, "+
 				"so the set replaces only one machine per hour: %s: %s", failuresInARow, reason, why))
 		}
-		r.reason, r.last = reason, now
+		r.reason, r.lastFailure = reason, now
 	}
 }
 
@@ -105,7 +105,7 @@ func neverJoined(m *v1beta1.Machine) (reason, message string) {
 	case m.Spec.ProviderID == "":
 	case m.Status.FailureReason == v1beta1.FailureJoinClusterTimeout:
 		return string(m.Status.FailureReason), m.Status.FailureMessage
-	case m.Status.FailureReason == "" && machinestate.Starting(m) && requested != nil &&
+	case m.Status.FailureReason == "" && machinestate.IsStarting(m) && requested != nil &&
 		requested.Status == metav1.ConditionTrue && requested.Reason != v1beta1.ReasonRemediateAnnotation:
 		return requested.Reason, requested.Message
 	}
@@ -128,7 +128,7 @@ func (r *failureStreak) replaceAnyway(candidates []*v1beta1.Machine, now time.Ti
 	if len(others) == 0 {
 		return some, 0
 	}
-	if wait = r.last.Add(failingRetry).Sub(now); wait > 0 {
+	if wait = r.lastFailure.Add(failingRetry).Sub(now); wait > 0 {
 		return some, wait
 	}
 	return append(some, others[0]), 0

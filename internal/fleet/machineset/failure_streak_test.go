@@ -117,12 +117,12 @@ func TestStoppedSetReplacesOneMachinePerHour(t *testing.T) {
 		s := stateOf(aSet(4), tc.machines...)
 		s.MaxInFlight = 4
 		s.FailureStreak = streak
-		s.FailureStreak.last = epoch.Add(-tc.since)
+		s.FailureStreak.lastFailure = epoch.Add(-tc.since)
 		p := Decide(s)
 		if got := p.String(); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
-		failure := conditionOf(Status(s, p, Reason{}), v1beta1.ConditionReplicaFailure)
+		failure := conditionOf(Status(s, p, ConditionReason{}), v1beta1.ConditionReplicaFailure)
 		if failure.Status != metav1.ConditionTrue || failure.Reason != v1beta1.ReasonReplacementsFailing ||
 			!strings.Contains(failure.Message, "JoinClusterTimeout: there is no node") {
 			t.Errorf("%s: ReplicaFailure is %+v", tc.name, failure)
@@ -138,16 +138,16 @@ func TestStoppedSetStaysStoppedAfterRestart(t *testing.T) {
 	streak.add(several("m", 3, unjoined), epoch)
 	s := stateOf(set, several("n", 3, unjoined)...)
 	s.FailureStreak = streak
-	set.Status = Status(s, Decide(s), Reason{})
+	set.Status = Status(s, Decide(s), ConditionReason{})
 
 	var next failureStreak
 	next.observe(set, several("n", 3, unjoined))
 	s.FailureStreak = next
-	if p := Decide(s); !next.stopped() || Status(s, p, Reason{}).Conditions == nil {
+	if p := Decide(s); !next.stopped() || Status(s, p, ConditionReason{}).Conditions == nil {
 		t.Fatalf("after the restart the streak is %+v", next)
 	}
 	if was, is := conditionOf(set.Status, v1beta1.ConditionReplicaFailure),
-		conditionOf(Status(s, Decide(s), Reason{}), v1beta1.ConditionReplicaFailure); was != is {
+		conditionOf(Status(s, Decide(s), ConditionReason{}), v1beta1.ConditionReplicaFailure); was != is {
 		t.Errorf("the condition changes from %+v to %+v", was, is)
 	}
 	next.add(several("n", 1, unjoined), epoch)

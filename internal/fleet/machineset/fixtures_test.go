@@ -209,9 +209,9 @@ func (p Plan) String() string {
 	}
 	list("update", updates)
 	list("delete", p.Delete)
-	list("keep", p.Blocked)
+	list("keep", p.BlockedDeletions)
 	var denied []*v1beta1.Machine
-	for _, d := range p.Denied {
+	for _, d := range p.Denials {
 		denied = append(denied, d.Machine)
 	}
 	list("deny", denied)
@@ -219,19 +219,19 @@ func (p Plan) String() string {
 	if p.Create > 0 {
 		parts = append(parts, fmt.Sprintf("create %d", p.Create))
 	}
-	for _, why := range []Reason{p.CreationBlocked, p.Frozen} {
+	for _, why := range []ConditionReason{p.CreationBlocked, p.FreezeReason} {
 		if why.Reason != "" {
 			parts = append(parts, "but "+why.Reason)
 		}
 	}
 	if p.UnadoptedReason != "" {
-		list("leave ("+p.UnadoptedReason+")", p.Unadopted)
+		list("leave ("+p.UnadoptedReason+")", p.UnadoptedOrphans)
 	}
 	if p.BackingOff {
 		parts = append(parts, "back off")
 	}
-	if p.Wait > 0 {
-		parts = append(parts, "wait "+p.Wait.String())
+	if p.RequeueAfter > 0 {
+		parts = append(parts, "wait "+p.RequeueAfter.String())
 	}
 	if len(parts) == 0 {
 		return "settled"

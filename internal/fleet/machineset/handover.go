@@ -25,7 +25,7 @@ const handOverPoll = time.Second
 // handOver plans to hand over n machines, or at most n selected machines if onlySelected is true.
 func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
 	if onlySelected {
-		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
+		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.IsSelected(m) })
 		n = min(n, len(active))
 	}
 	if n <= 0 {
@@ -55,7 +55,7 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 		return cmp.Or(
 			machinestate.FalseFirst(handover.Interrupts(a), handover.Interrupts(b)),
 			machinestate.FalseFirst(machinestate.MarkedForDeletion(a), machinestate.MarkedForDeletion(b)),
-			machinestate.FalseFirst(machinestate.Unchangeable(a), machinestate.Unchangeable(b)),
+			machinestate.FalseFirst(machinestate.IsUnchangeable(a), machinestate.IsUnchangeable(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -90,20 +90,20 @@ func (p *pass) readPartner(ctx context.Context) error {
 			return fmt.Errorf("get set %s, which may hand over machines to this set: %w", from, err)
 		}
 		order, ok := handover.Ordered(set)
-		p.state.Expecting = ok && order.To == p.key.Name && handover.ReceivesFrom(p.state.Set, set) &&
+		p.state.Expecting = ok && order.Receiver == p.key.Name && handover.ReceivesFrom(p.state.Set, set) &&
 			set.DeletionTimestamp.IsZero()
 	}
 	order, ok := handover.Ordered(p.state.Set)
-	if !ok || len(validation.IsDNS1123Label(order.To)) > 0 {
+	if !ok || len(validation.IsDNS1123Label(order.Receiver)) > 0 {
 		return nil
 	}
 	to := &v1beta1.MachineSet{}
-	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: order.To}, to)
+	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: order.Receiver}, to)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil // The deployment will change the order.
 	case err != nil:
-		return fmt.Errorf("get set %s, which receives machines of this set: %w", order.To, err)
+		return fmt.Errorf("get set %s, which receives machines of this set: %w", order.Receiver, err)
 	}
 	if _, unusable := selectorOf(to); unusable.Reason == "" && handover.ReceivesFrom(to, p.state.Set) {
 		p.state.Receiver = to
@@ -120,7 +120,7 @@ func (p *pass) handOver(ctx context.Context, plan Plan) error {
 		return nil
 	}
 	to := &v1beta1.MachineSet{}
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.state.Receiver), to); {
+	switch err := p.LiveReader.Get(ctx, client.ObjectKeyFromObject(p.state.Receiver), to); {
 	case apierrors.IsNotFound(err):
 		p.requeueIn(queueing.ConflictDelay)
 		return nil
@@ -148,7 +148,7 @@ func (p *pass) handOver(ctx context.Context, plan Plan) error {
 	})
 	p.done.handedOver.add(handed...)
 	if err != nil && !onlyConflicts(err) {
-		p.failure = Reason{reasonHandOverFailed, wording.Brief(err.Error())}
+		p.failure = ConditionReason{reasonHandOverFailed, wording.Shorten(err.Error())}
 	}
 	return err
 }

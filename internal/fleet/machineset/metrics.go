@@ -70,8 +70,8 @@ func deploymentOf(set *v1beta1.MachineSet) string {
 	return ""
 }
 
-func (m *Metrics) lead() {
+func (m *Metrics) enable() {
 	if m != nil {
-		m.replicas.Lead()
+		m.replicas.StartExport()
 	}
 }

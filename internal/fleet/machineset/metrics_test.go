@@ -63,7 +63,7 @@ machinist_set_replicas{deployment="",set="ns/empty-without-deployment",state="re
 machinist_set_replicas{deployment="",set="ns/empty-without-deployment",state="up_to_date"} 0
 `
 	want("") // Another process may be the leader.
-	metrics.lead()
+	metrics.enable()
 	want(withoutDeployment + `
 machinist_set_replicas{deployment="ns/web",set="ns/current",state="available"} 2
 machinist_set_replicas{deployment="ns/web",set="ns/current",state="current"} 4
@@ -84,7 +84,7 @@ machinist_set_replicas{deployment="ns/web",set="ns/old",state="up_to_date"} 0
 		t.Fatal(err)
 	}
 	want(withoutDeployment)
-	(*Metrics)(nil).lead()
+	(*Metrics)(nil).enable()
 }
 
 func TestMachinesAreCountedByProvider(t *testing.T) {
@@ -110,7 +110,7 @@ func TestMachinesAreCountedByProvider(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics.lead()
+	metrics.enable()
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP machinist_provider_machines Machines by provider. The process machinist-provider-<provider> must run to serve them.
 # TYPE machinist_provider_machines gauge

@@ -37,8 +37,8 @@ func (p *pass) observe(ctx context.Context) error {
 	p.known.observed(set)
 	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()),
 		Now: p.Clock.Now()}
-	if p.Stopped != nil {
-		p.state.Stopped = p.Stopped()
+	if p.StopReason != nil {
+		p.state.StopReason = p.StopReason()
 	}
 	if err := p.readMachines(ctx); err != nil {
 		return err
@@ -58,12 +58,12 @@ func (p *pass) readMachines(ctx context.Context) (err error) {
 	set := p.state.Set
 	trustedAt := func(version string) (trusted, asNewAsSpec bool) {
 		return p.known.cache.Trusts(version),
-			freshness.AtLeastAsNew(version, p.known.specVersion) || p.Decided.Made(set.UID, set.Generation)
+			freshness.AtLeastAsNew(version, p.known.specVersion) || p.Decisions.Has(set.UID, set.Generation)
 	}
 	for range 2 {
 		// Read the cache version before the list, so that the list is at least as new as this version.
 		p.trusted, p.asNewAsSpec = trustedAt(p.cacheVersion())
-		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.steady); err != nil {
+		if p.state.Machines, err = p.cachedMachines(ctx, set, &p.known.steadyMachines); err != nil {
 			return err
 		}
 		// The list waits for this process's own writes, and the cache may have become trustworthy meanwhile. If so,
@@ -88,13 +88,13 @@ func (r *Reconciler) cacheVersion() string {
 // machines. A steady machine is never preserved, so the known steady machines need no check.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet,
 	known *steadyMachines) ([]*v1beta1.Machine, error) {
-	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
+	machines, err := index.ListShared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
 		client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of the set: %w", err)
 	}
 	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
-		return !known.contains(m) && preservation.Preserved(m)
+		return !known.contains(m) && preservation.IsPreserved(m)
 	}), nil
 }
 
@@ -109,8 +109,8 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 		client.MatchingFields{orphanIndex: p.key.Namespace}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
-	p.state.Preserved = countPreserved(p.state.Set, list.Items)
-	p.state.Released = countReleased(p.state.Set, list.Items)
+	p.state.PreservedCount = countPreserved(p.state.Set, list.Items)
+	p.state.ReleasedCount = countReleased(p.state.Set, list.Items)
 	var orphans []*v1beta1.Machine
 	for i := range list.Items {
 		if m := &list.Items[i]; adoptable(m, selector) && !p.notAdoptable[m.UID] {
@@ -121,8 +121,8 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 }
 
 func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
-	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) &&
-		!machinestate.Unchangeable(m) &&
+	return metav1.GetControllerOf(m) == nil && machinestate.IsLive(m) && !preservation.IsPreserved(m) &&
+		!machinestate.IsUnchangeable(m) &&
 		selector.Matches(labels.Set(m.Labels))
 }
 
@@ -143,7 +143,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	for _, m := range all {
 		listed[m.UID] = true
 		switch {
-		case metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m):
+		case metav1.IsControlledBy(m, p.state.Set) && !preservation.IsPreserved(m):
 			machines = append(machines, m)
 		case adoptable(m, selector) && !p.notAdoptable[m.UID]:
 			orphans = append(orphans, m)
@@ -157,7 +157,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			return err
 		}
 		for _, m := range labeled {
-			if !listed[m.UID] && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
+			if !listed[m.UID] && metav1.IsControlledBy(m, p.state.Set) && !preservation.IsPreserved(m) {
 				listed[m.UID] = true
 				machines = append(machines, m)
 			}
@@ -175,8 +175,8 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	p.asNewAsSpec = true
 	if atLeast == "" {
 		p.trusted = true
-		p.known.cache.Relisted(began, version)
-		p.shared.listed(beganShared, version)
+		p.known.cache.RecordRelist(began, version)
+		p.shared.recordList(beganShared, version)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast s
 			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	list := &v1beta1.MachineList{}
-	if all, err = index.Shared[v1beta1.Machine](ctx, p.Live, list, options); err != nil {
+	if all, err = index.ListShared[v1beta1.Machine](ctx, p.LiveReader, list, options); err != nil {
 		return nil, "", fmt.Errorf("list machines live: %w", err)
 	}
 	return all, list.ResourceVersion, nil
@@ -200,10 +200,10 @@ func (p *pass) listLive(ctx context.Context, selector labels.Selector, atLeast s
 func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	found := make([]*v1beta1.Machine, len(machines))
 	errs := make([]error, len(machines))
-	p.Run(len(machines), func(i int) {
+	p.ForEach(len(machines), func(i int) {
 		m := &v1beta1.Machine{}
-		errs[i] = p.Live.Get(ctx, client.ObjectKeyFromObject(machines[i]), m)
-		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
+		errs[i] = p.LiveReader.Get(ctx, client.ObjectKeyFromObject(machines[i]), m)
+		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preservation.IsPreserved(m) {
 			found[i] = m
 		}
 	})
@@ -266,9 +266,9 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	lost, recovered := p.known.lostReplacements.Refresh(s.Machines, int(s.Set.ReplicasOrDefault()),
 		s.Set.Spec.MinReadySeconds, s.Now)
 	if p.known.lostReplacements = lost; recovered {
-		p.known.lost = backoff{}
+		p.known.lostBackoff = backoff{}
 	}
-	s.LostReplacements, s.NextLost = lost, p.known.lost.until
+	s.LostReplacements, s.NextLost = lost, p.known.lostBackoff.until
 	if p.deployment == nil || !slices.ContainsFunc(others, remediable) {
 		return nil
 	}
@@ -292,7 +292,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 
 // siblings returns the other sets of the deployment from the cache. The caller must not change the sets.
 func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
-	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{},
+	sets, err := index.ListShared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{},
 		client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("list the sets of the deployment: %w", err)

@@ -52,7 +52,7 @@ func newWorld(t *testing.T, seed int64) *world {
 	w.state.Set.Spec.MinReadySeconds = int32(r.Intn(2) * 30)
 	w.state.Set.Spec.DeletePolicy = []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest,
 		v1beta1.DeleteOldest}[r.Intn(3)]
-	w.state.Ask = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+	w.state.Decide = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
 		if !w.state.mayDisrupt(countLive(w.state.Machines)) {
 			t.Errorf("a pass would not read budgets, but the plan asks about %s", candidates[0].Machine.Name)
 		}
@@ -87,7 +87,7 @@ func (w *world) happen() {
 			w.add(abandoned)
 		}
 		if w.rand.Intn(8) == 0 {
-			w.state.Availability = Availability{MinAvailable: w.rand.Intn(9), Elsewhere: w.rand.Intn(5),
+			w.state.Availability = Availability{MinAvailable: w.rand.Intn(9), InOtherSets: w.rand.Intn(5),
 				UpToDate: w.rand.Intn(3) == 0}
 		}
 		if len(w.machines) == 0 {
@@ -165,7 +165,7 @@ func (w *world) check(p Plan) {
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
 	lives, active := 0, 0
 	for _, m := range s.Machines {
-		if machinestate.Live(m) {
+		if machinestate.IsLive(m) {
 			lives++
 			if m.Labels["pool"] == "workers" {
 				active++
@@ -178,7 +178,7 @@ func (w *world) check(p Plan) {
 	if all := len(s.Machines) + p.Create; p.Create > 0 && all > 2*max(replicas, int(s.Set.Status.Replicas))+s.Surge+10 {
 		w.Fatalf("%d machines exceed the ceiling: %s", all, p)
 	}
-	if surplus := len(p.Delete) + len(p.Blocked); surplus > 0 && active-surplus != replicas {
+	if surplus := len(p.Delete) + len(p.BlockedDeletions); surplus > 0 && active-surplus != replicas {
 		w.Fatalf("of %d machines %d remain for %d replicas: %s", active, active-surplus, replicas, p)
 	}
 	w.checkAvailability(p)
@@ -190,17 +190,17 @@ func (w *world) check(p Plan) {
 		victim[m.UID] = true
 	}
 	for _, gone := range p.Delete {
-		if !machinestate.Live(gone) {
+		if !machinestate.IsLive(gone) {
 			w.Fatalf("%s is being deleted already: %s", gone.Name, p)
 		}
 		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) ||
 			has(gone.Annotations, v1beta1.AnnotationDeletePriority) || machinestate.ToBeReplaced(gone)
-		if chosen || !machinestate.Available(gone, s.Set.Spec.MinReadySeconds, s.Now) {
+		if chosen || !machinestate.IsAvailable(gone, s.Set.Spec.MinReadySeconds, s.Now) {
 			continue
 		}
 		for _, stays := range s.Machines {
-			if machinestate.Live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" &&
-				!has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.Ready(stays) {
+			if machinestate.IsLive(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" &&
+				!has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.IsReady(stays) {
 				w.Fatalf("%s is available and is deleted, but %s is not Ready and stays: %s", gone.Name, stays.Name, p)
 			}
 		}
@@ -209,7 +209,7 @@ func (w *world) check(p Plan) {
 		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, len(budgeted), s.MaxInFlight, p)
 	}
 	for _, m := range p.Remediate {
-		if !machinestate.ToBeReplaced(m) || machinestate.Paused(m) || !machinestate.Live(m) {
+		if !machinestate.ToBeReplaced(m) || machinestate.IsPaused(m) || !machinestate.IsLive(m) {
 			w.Fatalf("%s must not be replaced: %s", m.Name, p)
 		}
 	}
@@ -224,9 +224,9 @@ func (w *world) check(p Plan) {
 
 	// The plan must be the same if steady machines are only counted and not checked.
 	sorted := s
-	sorted.Steady, sorted.Others = w.steady.sort(s.Set, s.Machines, s.Now)
+	sorted.SteadyMachines, sorted.OtherMachines = w.steady.sort(s.Set, s.Machines, s.Now)
 	w.same("with steady machines", p, sorted)
-	all, some := Status(s, p, Reason{}), Status(sorted, p, Reason{})
+	all, some := Status(s, p, ConditionReason{}), Status(sorted, p, ConditionReason{})
 	if diff := cmp.Diff(all, some); diff != "" {
 		w.Fatalf("with steady machines, the status differs: %s", diff)
 	}
@@ -258,7 +258,7 @@ func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
 	counts := func(m *v1beta1.Machine) bool { return s.Availability.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
-	after, gone := s.Availability.Elsewhere, 0
+	after, gone := s.Availability.InOtherSets, 0
 	for _, m := range s.Machines {
 		if counts(m) {
 			after++
@@ -273,10 +273,10 @@ func (w *world) checkAvailability(p Plan) {
 	if gone > 0 && after < s.Availability.MinAvailable {
 		w.Fatalf("%d machines stay available, but %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
-	if len(p.Blocked) > 0 && after > s.Availability.MinAvailable {
+	if len(p.BlockedDeletions) > 0 && after > s.Availability.MinAvailable {
 		w.Fatalf("%d machines stay available, but only %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
-	for _, m := range p.Blocked {
+	for _, m := range p.BlockedDeletions {
 		if !counts(m) {
 			w.Fatalf("%s is kept although it is not available: %s", m.Name, p)
 		}
@@ -346,12 +346,12 @@ func (w *world) converge() {
 	w.state.Availability = Availability{}
 	var p Plan
 	for range 100 {
-		if p = w.plan(); p.Settled() {
+		if p = w.plan(); p.IsEmpty() {
 			break
 		}
 		w.carryOut(p, true)
 	}
-	if !p.Settled() {
+	if !p.IsEmpty() {
 		w.Fatalf("the plans do not end: %s", p)
 	}
 	if diff := cmp.Diff(p.String(), Decide(w.state).String()); diff != "" {
@@ -360,7 +360,7 @@ func (w *world) converge() {
 	selector, _ := selectorOf(w.state.Set)
 	lives := 0
 	for _, m := range w.state.Machines {
-		if machinestate.Live(m) && selector.Matches(labels.Set(m.Labels)) {
+		if machinestate.IsLive(m) && selector.Matches(labels.Set(m.Labels)) {
 			lives++
 		}
 	}

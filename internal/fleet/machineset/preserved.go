@@ -21,10 +21,10 @@ const preservedPoll = time.Minute
 // withoutDueForPreservation omits machines that are about to be preserved. The controller of Machines removes them
 // from the set, and until then the set must not replace these machines.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
-	if !slices.ContainsFunc(machines, preservation.Due) {
+	if !slices.ContainsFunc(machines, preservation.MustPreserve) {
 		return machines
 	}
-	return slices.DeleteFunc(slices.Clone(machines), preservation.Due)
+	return slices.DeleteFunc(slices.Clone(machines), preservation.MustPreserve)
 }
 
 func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
@@ -47,7 +47,7 @@ func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) 
 		return 0
 	}
 	for i := range orphans {
-		if m := &orphans[i]; machinestate.Live(m) && preservation.Preserved(m) && selector.Matches(labels.Set(m.Labels)) {
+		if m := &orphans[i]; machinestate.IsLive(m) && preservation.IsPreserved(m) && selector.Matches(labels.Set(m.Labels)) {
 			n++
 		}
 	}
@@ -67,7 +67,7 @@ func fleetUID(set *v1beta1.MachineSet) string {
 func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	from := fleetUID(set)
 	for i := range orphans {
-		if m := &orphans[i]; machinestate.Live(m) && !preservation.Preserved(m) &&
+		if m := &orphans[i]; machinestate.IsLive(m) && !preservation.IsPreserved(m) &&
 			m.Annotations[v1beta1.AnnotationReleasedFrom] == from {
 			n++
 		}
@@ -75,7 +75,7 @@ func countReleased(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	return n
 }
 
-func tooManyMachines(ceiling, preserved, released int) Reason {
+func tooManyMachines(ceiling, preserved, released int) ConditionReason {
 	limit := fmt.Sprintf("At most %s may exist, including machines that are being deleted",
 		wording.Count(ceiling, "machine"))
 	message := limit + ". The set creates its missing machines when enough of the existing machines are gone."
@@ -89,5 +89,5 @@ func tooManyMachines(ceiling, preserved, released int) Reason {
 			"Then delete the machines with the annotation %s, or restore their labels.",
 			limit, released, v1beta1.AnnotationReleasedFrom)
 	}
-	return Reason{v1beta1.ReasonTooManyMachines, message}
+	return ConditionReason{v1beta1.ReasonTooManyMachines, message}
 }

@@ -44,15 +44,15 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 // Rule: preserved-count-towards-ceiling.
 func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	state := stateOf(aSet(2))
-	state.Preserved = 12
+	state.PreservedCount = 12
 	if plan := Decide(state); plan.Create != 2 {
 		t.Errorf("creates %d with 12 preserved and a limit of 14", plan.Create)
 	}
-	state.Preserved = 14
+	state.PreservedCount = 14
 	plan := Decide(state)
 	if plan.Create != 0 || plan.CreationBlocked.Reason != v1beta1.ReasonTooManyMachines ||
-		!strings.Contains(plan.CreationBlocked.Message, "14 preserved") || plan.Wait != preservedPoll {
-		t.Errorf("creates %d, reports %+v, waits %s", plan.Create, plan.CreationBlocked, plan.Wait)
+		!strings.Contains(plan.CreationBlocked.Message, "14 preserved") || plan.RequeueAfter != preservedPoll {
+		t.Errorf("creates %d, reports %+v, waits %s", plan.Create, plan.CreationBlocked, plan.RequeueAfter)
 	}
 }
 

@@ -26,9 +26,9 @@ const (
 const recoveryGrace = time.Minute
 
 func remediable(m *v1beta1.Machine) bool {
-	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) &&
-		!machinestate.Unchangeable(m) &&
-		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
+	return machinestate.IsLive(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) &&
+		!machinestate.IsUnchangeable(m) &&
+		!preservation.MustPreserve(m) && machinestate.UnlaunchableCondition(m) == nil
 }
 
 // remediationCandidates returns the machines that may be replaced, in the order of disruption.CompareBroken. wait is
@@ -63,7 +63,7 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	if len(candidates) == 0 {
 		return
 	}
-	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+	if p.FreezeReason = s.freezeReason(); p.FreezeReason.Reason != "" {
 		p.requeueFrozen(s)
 		return
 	}
@@ -87,8 +87,8 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	for _, m := range lost {
 		wait := s.NextLost.Sub(s.Now)
 		switch {
-		case machinestate.Vanished(m) && s.MaxInFlight <= 0:
-		case machinestate.Vanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
+		case machinestate.HasVanished(m) && s.MaxInFlight <= 0:
+		case machinestate.HasVanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
 			p.BackingOff = true
 			p.waitFor(wait)
 		default:
@@ -115,7 +115,7 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 // instanceLost reports whether the instance is gone or the cloud is about to remove it. A machine without its instance
 // cannot recover.
 func instanceLost(m *v1beta1.Machine) bool {
-	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
+	return machinestate.HasVanished(m) || machinestate.IsInterrupted(m) && !machinestate.HasFailed(m)
 }
 
 // splitLost separates the machines that lost their instance from the other candidates. Only the other candidates count
@@ -146,7 +146,7 @@ type recoveries map[recovery]time.Time
 // for all other machines. A request by the annotation machinist.dev/remediate does not depend on health, so such a
 // machine never counts as recovered.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
-	if machinestate.Failed(m) || machinestate.Interrupted(m) ||
+	if machinestate.HasFailed(m) || machinestate.IsInterrupted(m) ||
 		machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
 		return recovery{}, time.Time{}, false
 	}
@@ -230,13 +230,13 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 	var in Replacements
 	lives := 0
 	for _, m := range machines {
-		if !machinestate.Live(m) {
+		if !machinestate.IsLive(m) {
 			continue
 		}
 		lives++
-		starting := machinestate.Starting(m) || machinestate.Running(m) && machinestate.Ready(m) &&
-			!machinestate.Available(m, minReadySeconds, now)
-		if starting && !machinestate.ToBeReplaced(m) && machinestate.Unlaunchable(m) == nil {
+		starting := machinestate.IsStarting(m) || machinestate.IsRunning(m) && machinestate.IsReady(m) &&
+			!machinestate.IsAvailable(m, minReadySeconds, now)
+		if starting && !machinestate.ToBeReplaced(m) && machinestate.UnlaunchableCondition(m) == nil {
 			in = append(in, m.Name)
 		}
 	}
@@ -261,7 +261,7 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 	}
 	lives := 0
 	for _, m := range machines {
-		if !machinestate.Live(m) {
+		if !machinestate.IsLive(m) {
 			continue
 		}
 		lives++
@@ -278,10 +278,10 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 			left = append(left, "")
 			missing--
 		case m == nil: // Replicas were lowered, so no machine is missing any more.
-		case machinestate.Available(m, minReadySeconds, now):
+		case machinestate.IsAvailable(m, minReadySeconds, now):
 			recovered = true
 		default:
-			recovered = recovered || machinestate.Running(m)
+			recovered = recovered || machinestate.IsRunning(m)
 			left = append(left, name)
 		}
 	}

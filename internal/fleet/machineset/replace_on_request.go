@@ -37,9 +37,9 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 	for _, m := range active {
 		at := expiresAt(m, &s.Set.Spec.Template.Spec)
 		switch {
-		case machinestate.Exchanged(m):
+		case machinestate.HasReplaceAnnotation(m):
 			limit--
-		case at.IsZero() || machinestate.Unchangeable(m) || machinestate.MarkedForDeletion(m):
+		case at.IsZero() || machinestate.IsUnchangeable(m) || machinestate.MarkedForDeletion(m):
 		case s.Now.Before(at):
 			p.waitFor(at.Sub(s.Now))
 		default:
@@ -65,7 +65,7 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 // change with the other planned changes of the machine. If nothing changes, the result is nil.
 func (p *Plan) markExpired(s State, m, desired *v1beta1.Machine) *v1beta1.Machine {
 	at := expiresAt(m, &s.Set.Spec.Template.Spec)
-	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.Expired && (at.IsZero() || s.Now.Before(at))
+	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.ExpiredValue && (at.IsZero() || s.Now.Before(at))
 	if !p.expiring[m.UID] && !stale {
 		return desired
 	}
@@ -79,7 +79,7 @@ func (p *Plan) markExpired(s State, m, desired *v1beta1.Machine) *v1beta1.Machin
 	if desired.Annotations == nil {
 		desired.Annotations = map[string]string{}
 	}
-	desired.Annotations[v1beta1.AnnotationReplace] = disruption.Expired
+	desired.Annotations[v1beta1.AnnotationReplace] = disruption.ExpiredValue
 	return desired
 }
 
@@ -91,7 +91,7 @@ func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine
 	}
 	var replaced []*v1beta1.Machine
 	for _, m := range machines {
-		if machinestate.Exchanged(m) && !machinestate.Unchangeable(m) {
+		if machinestate.HasReplaceAnnotation(m) && !machinestate.IsUnchangeable(m) {
 			replaced = append(replaced, m)
 		}
 	}
@@ -103,11 +103,11 @@ func (s State) replacedOnRequest(machines []*v1beta1.Machine) []*v1beta1.Machine
 // enough unmarked machines are available, the set deletes a marked one. replaceOnRequest ignores broken machines,
 // which the method remediate replaces.
 func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, surplus int) {
-	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+	if p.FreezeReason = s.freezeReason(); p.FreezeReason.Reason != "" {
 		p.requeueFrozen(s)
 		return
 	}
-	may, denied := p.ask(s, replaced, disruption.ReasonOfExchange)
+	may, denied := p.ask(s, replaced, disruption.ReasonOfReplacement)
 	switch {
 	case len(may) == 0:
 		p.deny(denied[:1])
@@ -117,7 +117,7 @@ func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, su
 		return
 	}
 	spare := -int(s.Set.ReplicasOrDefault())
-	available := func(m *v1beta1.Machine) bool { return machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	available := func(m *v1beta1.Machine) bool { return machinestate.IsAvailable(m, s.Set.Spec.MinReadySeconds, s.Now) }
 	for _, m := range active {
 		if available(m) {
 			spare++

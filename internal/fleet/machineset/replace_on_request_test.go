@@ -12,7 +12,7 @@ func TestRemediationRunsWhileReplacementIsPending(t *testing.T) {
 	standalone := func(s *State) { s.Standalone, s.MaxReplacing = true, 1 }
 	denying := func(reason v1beta1.DisruptionReason) func(*State) {
 		return func(s *State) {
-			s.Ask = func(asked []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial) {
+			s.Decide = func(asked []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial) {
 				for _, c := range asked {
 					if c.Reason == reason {
 						denied = append(denied, disruption.Denial{Candidate: c})

@@ -30,7 +30,7 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 		return nil
 	}
 	if wait := p.known.statusWritten.Add(statusInterval).Sub(p.Clock.Now()); wait > 0 &&
-		!urgent(set.Status.Conditions, status.Conditions) {
+		!isUrgent(set.Status.Conditions, status.Conditions) {
 		p.requeueIn(wait)
 		return nil
 	}
@@ -60,14 +60,14 @@ func (p *pass) reportAfter(ctx context.Context) error {
 		return err
 	}
 	plan := Decide(p.state)
-	p.requeueIn(plan.Wait)
+	p.requeueIn(plan.RequeueAfter)
 	return p.report(ctx, plan)
 }
 
-// urgent reports whether the status or reason of a condition changed so that the write must not wait. A new reason is
+// isUrgent reports whether the status or reason of a condition changed so that the write must not wait. A new reason is
 // urgent only if the condition is True. When the set reaches its replicas, the write may wait, because a rollout soon
 // changes the replicas again.
-func urgent(before, after []metav1.Condition) bool {
+func isUrgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
 		if was != nil && c.Status == metav1.ConditionFalse &&
@@ -103,7 +103,7 @@ func (p *pass) recordTransitions(before, after []metav1.Condition) {
 
 func (p *pass) recordActions() {
 	for _, action := range []struct {
-		machines             tally
+		machines             machineTally
 		reason, action, verb string
 	}{
 		{p.done.released, reasonMachinesReleased, "Release", "Released"},

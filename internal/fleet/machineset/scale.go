@@ -36,9 +36,9 @@ type State struct {
 	Set *v1beta1.MachineSet
 	// Machines holds all machines that the set controls, including those being deleted, without preserved ones.
 	Machines []*v1beta1.Machine
-	// Steady contains the Machines for which isSteady is known to be true. Others contains all remaining Machines. If
-	// Steady is empty, Decide checks all Machines.
-	Steady, Others []*v1beta1.Machine
+	// SteadyMachines contains the Machines for which isSteady is known to be true. OtherMachines contains all remaining Machines. If
+	// SteadyMachines is empty, Decide checks all Machines.
+	SteadyMachines, OtherMachines []*v1beta1.Machine
 	// Receiver is the set that receives machines, or nil if no set is ready for that.
 	Receiver *v1beta1.MachineSet
 	// Expecting is true while another set hands machines over to this set. Until the hand-over ends, the set creates no
@@ -46,9 +46,9 @@ type State struct {
 	Expecting bool
 	// Orphans are machines that have no controller and match the selector.
 	Orphans []*v1beta1.Machine
-	// Preserved and Released count the deployment's machines that left their set. Preserved machines were taken out for
-	// inspection. Released machines lost the selector's labels.
-	Preserved, Released int
+	// PreservedCount and ReleasedCount count the deployment's machines that left their set. PreservedCount machines were taken out for
+	// inspection. ReleasedCount machines lost the selector's labels.
+	PreservedCount, ReleasedCount int
 	// Standalone is true for a set without an owner. MaxReplacing is how many machines may be marked for replacement at
 	// a time.
 	Standalone   bool
@@ -76,21 +76,21 @@ type State struct {
 	LostReplacements Replacements
 	NextLost         time.Time
 	// CreationFailure is the reason why the set creates no machines before NextCreation.
-	CreationFailure Reason
-	// Stopped is the reason why this process must not create or remediate machines, or empty.
-	Stopped Reason
-	Now     time.Time
+	CreationFailure ConditionReason
+	// StopReason is the reason why this process must not create or remediate machines, or empty.
+	StopReason ConditionReason
+	Now        time.Time
 }
 
 func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
-	if len(s.Steady) == 0 {
+	if len(s.SteadyMachines) == 0 {
 		return nil, s.Machines
 	}
-	return s.Steady, s.Others
+	return s.SteadyMachines, s.OtherMachines
 }
 
-// Reason holds the reason and message of a condition. If the field Reason is empty, the condition does not become True.
-type Reason struct{ Reason, Message string }
+// ConditionReason holds the reason and message of a condition. If the field ConditionReason is empty, the condition does not become True.
+type ConditionReason struct{ Reason, Message string }
 
 // Plan describes the next changes of a set. The parts of a Plan are independent: all bounds hold even if only some
 // parts are carried out, in any order. The set repeats planning until a plan is Settled.
@@ -104,45 +104,45 @@ type Plan struct {
 	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
 	// Delete is the list of surplus machines that the set deletes. Chosen is true if there were more machines to choose
-	// from than surplus machines. Blocked contains the surplus machines that the deployment still needs, because it
+	// from than surplus machines. BlockedDeletions contains the surplus machines that the deployment still needs, because it
 	// would have too few available machines without them.
-	Delete, Blocked []*v1beta1.Machine
-	Chosen          bool
+	Delete, BlockedDeletions []*v1beta1.Machine
+	Chosen                   bool
 	// Remediate is the list of broken machines that the set deletes in order to replace them.
 	Remediate []*v1beta1.Machine
-	// Denied is the list of disruptions that budgets or exemptions prevent now.
-	Denied []disruption.Denial
+	// Denials is the list of disruptions that budgets or exemptions prevent now.
+	Denials []disruption.Denial
 	// Create is the number of machines that the set creates.
 	Create int
 
 	// CreationBlocked is the reason why the set creates fewer machines than are missing.
-	CreationBlocked Reason
-	// Frozen is the reason of the condition Frozen, if the set must not create machines for safety.
-	Frozen Reason
-	// Unadopted holds orphans that the set does not adopt, for the reason UnadoptedReason.
-	Unadopted       []*v1beta1.Machine
-	UnadoptedReason string
+	CreationBlocked ConditionReason
+	// FreezeReason is the reason of the condition Frozen, if the set must not create machines for safety.
+	FreezeReason ConditionReason
+	// UnadoptedOrphans holds orphans that the set does not adopt, for the reason UnadoptedReason.
+	UnadoptedOrphans []*v1beta1.Machine
+	UnadoptedReason  string
 	// BackingOff means that failed machines stay for now because earlier replacements failed too.
 	BackingOff bool
-	// Postponed means that the plan omits all changes that depend on the count, until the cache is new enough.
-	Postponed bool
-	// Wait is the time after which the set must be planned again even if no event occurs. If Wait is zero, only an
+	// IsPostponed means that the plan omits all changes that depend on the count, until the cache is new enough.
+	IsPostponed bool
+	// RequeueAfter is the time after which the set must be planned again even if no event occurs. If RequeueAfter is zero, only an
 	// event triggers the next plan.
-	Wait time.Duration
+	RequeueAfter time.Duration
 
 	// The map asked contains the candidates that the budgets permitted. Before each disruption, the set also needs a
 	// grant from the Ledger.
-	asked map[types.UID]disruption.Candidate
+	permitted map[types.UID]disruption.Candidate
 	// The list planned contains the permitted candidates that the plan disrupts, even if the plan is postponed.
-	planned  []disruption.Candidate
-	expiring map[types.UID]bool
+	plannedDisruptions []disruption.Candidate
+	expiring           map[types.UID]bool
 }
 
 // Update contains the current and the desired state of a machine.
 type Update struct{ From, To *v1beta1.Machine }
 
-// Settled reports whether there is nothing to do.
-func (p Plan) Settled() bool { return !p.DependsOnCount() && len(p.Release) == 0 && len(p.Update) == 0 }
+// IsEmpty reports whether there is nothing to do.
+func (p Plan) IsEmpty() bool { return !p.DependsOnCount() && len(p.Release) == 0 && len(p.Update) == 0 }
 
 // DependsOnCount reports whether the plan depends on the number of machines.
 func (p Plan) DependsOnCount() bool {
@@ -153,7 +153,7 @@ func (p Plan) DependsOnCount() bool {
 // after the duration d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
-	p.Postponed = true
+	p.IsPostponed = true
 	p.waitFor(d)
 	return p
 }
@@ -181,7 +181,7 @@ func Decide(s State) Plan {
 			members = append(members, m)
 		}
 		switch {
-		case !machinestate.Live(m):
+		case !machinestate.IsLive(m):
 		case matches:
 			active = append(active, m)
 		default:
@@ -195,7 +195,7 @@ func Decide(s State) Plan {
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
-		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
+		p.handOver(s, active, min(surplus, int(order.Machines)), order.OnlySelected)
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
 		// Do not delete the surplus machines. The set has received these machines from another set, and the
@@ -211,10 +211,10 @@ func Decide(s State) Plan {
 		staying := slices.Concat(steady, withoutDueForPreservation(unsteady))
 		surplus = max(0, len(staying)-replicas)
 		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
-		p.Delete, p.Blocked = s.Availability.choose(s, exemptLast(order, unsteady, s.Now), surplus)
+		p.Delete, p.BlockedDeletions = s.Availability.choose(s, exemptLast(order, unsteady, s.Now), surplus)
 		p.removeDenied(s)
 		p.Chosen = surplus < len(staying)
-		if len(p.Blocked) > 0 {
+		if len(p.BlockedDeletions) > 0 {
 			p.waitFor(availabilityPoll)
 		}
 		// Remediation must not wait for a budget or for the deployment's availability.
@@ -233,7 +233,7 @@ func Decide(s State) Plan {
 	p.waitForWindows(s.Now)
 	p.recordPlanned()
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
-		p.Frozen = s.frozen()
+		p.FreezeReason = s.freezeReason()
 	}
 	if s.Set.Spec.MinReadySeconds > 0 {
 		for _, m := range unsteady {
@@ -247,32 +247,32 @@ func Decide(s State) Plan {
 
 // selectorOf returns the selector of a valid set, or the reason why the set is invalid. An invalid set that bypassed
 // the API's checks must do no damage: it could adopt all machines or create machines endlessly.
-func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
+func selectorOf(set *v1beta1.MachineSet) (labels.Selector, ConditionReason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
-		return nil, Reason{v1beta1.ReasonInvalidConfiguration,
+		return nil, ConditionReason{v1beta1.ReasonInvalidConfiguration,
 			fmt.Sprintf("spec.replicas is %d, but must be between 0 and %d", n, maxReplicas)}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
 	if err != nil {
-		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}
+		return nil, ConditionReason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}
 	}
 	requirements, _ := selector.Requirements()
 	switch {
 	case len(requirements) == 0:
-		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector is empty: it would match every machine"}
+		return nil, ConditionReason{v1beta1.ReasonInvalidSelector, "spec.selector is empty: it would match every machine"}
 	case !selector.Matches(labels.Set(templateOf(set).labels)):
-		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector does not match spec.template.metadata.labels"}
+		return nil, ConditionReason{v1beta1.ReasonInvalidSelector, "spec.selector does not match spec.template.metadata.labels"}
 	}
 	for _, r := range requirements {
 		if r.Key() == v1beta1.LabelProvider {
-			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not use the label " + r.Key() +
+			return nil, ConditionReason{v1beta1.ReasonInvalidSelector, "spec.selector must not use the label " + r.Key() +
 				", because machines may get it only after their creation"}
 		}
 	}
 	if errs := validation.Template(&set.Spec.Template); len(errs) > 0 {
-		return nil, Reason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}
+		return nil, ConditionReason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}
 	}
-	return selector, Reason{}
+	return selector, ConditionReason{}
 }
 
 // adopt plans the adoption of orphans, the most suitable first, for the given number of missing machines. It returns
@@ -296,7 +296,7 @@ func (p *Plan) adopt(s State, missing int) int {
 
 func (p *Plan) leaveUnadopted(orphans []*v1beta1.Machine, reason string) {
 	if len(orphans) > 0 {
-		p.Unadopted, p.UnadoptedReason = orphans, reason
+		p.UnadoptedOrphans, p.UnadoptedReason = orphans, reason
 	}
 }
 
@@ -308,7 +308,7 @@ func (p *Plan) create(s State, missing int) {
 		p.waitFor(handOverPoll)
 		return
 	}
-	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+	if p.FreezeReason = s.freezeReason(); p.FreezeReason.Reason != "" {
 		p.requeueFrozen(s)
 		return
 	}
@@ -325,10 +325,10 @@ func (p *Plan) create(s State, missing int) {
 		p.waitFor(capacityPoll)
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
-	capacity := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved-s.Released)
+	capacity := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.PreservedCount-s.ReleasedCount)
 	if missing > capacity {
-		p.CreationBlocked = tooManyMachines(ceiling, s.Preserved, s.Released)
-		if s.Preserved+s.Released > 0 {
+		p.CreationBlocked = tooManyMachines(ceiling, s.PreservedCount, s.ReleasedCount)
+		if s.PreservedCount+s.ReleasedCount > 0 {
 			p.waitFor(preservedPoll)
 		}
 	}
@@ -337,56 +337,56 @@ func (p *Plan) create(s State, missing int) {
 
 // requeueFrozen requests another plan if the whole process is stopped. Removing the freeze label triggers an event.
 func (p *Plan) requeueFrozen(s State) {
-	if s.Stopped.Reason != "" {
+	if s.StopReason.Reason != "" {
 		p.waitFor(frozenPoll)
 	}
 }
 
-// frozen returns why the set must not create machines: the freeze label, or Stopped.
-func (s State) frozen() Reason {
+// freezeReason returns why the set must not create machines: the freeze label, or Stopped.
+func (s State) freezeReason() ConditionReason {
 	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
 		return frozenBy(s.Set, reason)
 	}
-	return s.Stopped
+	return s.StopReason
 }
 
 // unknownSchema returns a reason if the template needs a newer version of the types than this process supports.
-func (s State) unknownSchema() Reason {
+func (s State) unknownSchema() ConditionReason {
 	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; machinestate.UnsupportedSchema(templateLabels) {
-		return Reason{v1beta1.ReasonUnknownTypeVersion,
+		return ConditionReason{v1beta1.ReasonUnknownTypeVersion,
 			fmt.Sprintf("the template's label %s is %q, but this process supports only %q", v1beta1.LabelTypeVersion,
 				templateLabels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)}
 	}
-	return Reason{}
+	return ConditionReason{}
 }
 
 // rejectedConfiguration returns why no machine may be created from the template, or an empty reason.
-func (s State) rejectedConfiguration() Reason {
+func (s State) rejectedConfiguration() ConditionReason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
 	}
 	var rejected []*v1beta1.Machine
 	_, others := s.splitSteady()
 	for _, m := range others {
-		if machinestate.Live(m) && machinestate.Unlaunchable(m) != nil &&
+		if machinestate.IsLive(m) && machinestate.UnlaunchableCondition(m) != nil &&
 			sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
 			rejected = append(rejected, m)
 		}
 	}
 	if len(rejected) < maxRejectedMachines {
-		return Reason{}
+		return ConditionReason{}
 	}
-	why := machinestate.Unlaunchable(firstByName(rejected, 1)[0])
-	return Reason{v1beta1.ReasonInvalidConfiguration,
+	why := machinestate.UnlaunchableCondition(firstByName(rejected, 1)[0])
+	return ConditionReason{v1beta1.ReasonInvalidConfiguration,
 		fmt.Sprintf("Machines %s cannot be launched, so no more are created with the same configuration: %s: %s",
-			namesOf(rejected), why.Reason, wording.Brief(why.Message))}
+			namesOf(rejected), why.Reason, wording.Shorten(why.Message))}
 }
 
 // update plans the patches of machines that differ from the template in a field that is propagated in place, or have a
 // stale delete annotation.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
-	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked)+len(p.Denied) == 0 &&
+	mayRemoveAnnotation := len(p.Delete)+len(p.BlockedDeletions)+len(p.Denials) == 0 &&
 		!has(t.annotations, v1beta1.AnnotationDeleteMachine)
 	leaving := make(map[types.UID]bool)
 	for _, m := range slices.Concat(p.Delete, p.Remediate) {
@@ -401,10 +401,10 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 		if to == nil && !marked {
 			continue // The common case.
 		}
-		if leaving[m.UID] || machinestate.Unchangeable(m) {
+		if leaving[m.UID] || machinestate.IsUnchangeable(m) {
 			continue
 		}
-		if marked && machinestate.Live(m) && mayRemoveAnnotation {
+		if marked && machinestate.IsLive(m) && mayRemoveAnnotation {
 			if in > 0 {
 				p.waitFor(min(in, deleteAnnotationLifetime))
 			} else {
@@ -421,8 +421,8 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 }
 
 func (p *Plan) waitFor(d time.Duration) {
-	if p.Wait == 0 || d < p.Wait {
-		p.Wait = d
+	if p.RequeueAfter == 0 || d < p.RequeueAfter {
+		p.RequeueAfter = d
 	}
 }
 
@@ -434,19 +434,19 @@ func firstByName(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 }
 
 func namesOf(machines []*v1beta1.Machine) string {
-	var t tally
+	var t machineTally
 	t.add(machines...)
 	return t.String()
 }
 
-// tally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not keep the
+// machineTally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not keep the
 // objects.
-type tally struct {
+type machineTally struct {
 	n     int
 	names []string
 }
 
-func (t *tally) add(machines ...*v1beta1.Machine) {
+func (t *machineTally) add(machines ...*v1beta1.Machine) {
 	const shown = 3
 	t.n += len(machines)
 	for _, m := range firstByName(machines, shown) {
@@ -456,7 +456,7 @@ func (t *tally) add(machines ...*v1beta1.Machine) {
 	t.names = t.names[:min(len(t.names), shown)]
 }
 
-func (t tally) String() string {
+func (t machineTally) String() string {
 	if more := t.n - len(t.names); more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(t.names, ", "), more)
 	}

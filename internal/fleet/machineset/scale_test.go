@@ -167,7 +167,7 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 		want  string
 	}{
 		{"creation backs off", with(stateOf(aSet(2)), func(s *State) {
-			s.NextCreation, s.CreationFailure = epoch.Add(time.Second), Reason{v1beta1.ReasonMachineCreateFailed, "quota"}
+			s.NextCreation, s.CreationFailure = epoch.Add(time.Second), ConditionReason{v1beta1.ReasonMachineCreateFailed, "quota"}
 		}), "but MachineCreateFailed; wait 1s"},
 		{"no replacement while creation backs off", with(failing, func(s *State) { s.NextCreation = epoch.Add(time.Second) }),
 			"wait 1s"},
@@ -178,13 +178,13 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 		{"a budget used by other sets", with(failing, func(s *State) { s.MaxInFlight, s.InFlight = 5, 4 }), "replace b"},
 		{"a budget of 0", with(failing, func(s *State) { s.MaxInFlight = 0 }), "settled"},
 		{"the process may not create", with(stateOf(aSet(1)), func(s *State) {
-			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+			s.StopReason = ConditionReason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "but ControlPlaneUnreachable; wait 10s"},
 		{"the process may not replace", with(failing, func(s *State) {
-			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+			s.StopReason = ConditionReason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "but ControlPlaneUnreachable; wait 10s"},
 		{"a stop is not reported if there is nothing to do", with(stateOf(aSet(1), newMachine("a", up)), func(s *State) {
-			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+			s.StopReason = ConditionReason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "settled"},
 		{"the ceiling", stateOf(aSet(3), several("gone", 14, leaving)...), "create 2; but TooManyMachines"},
 		{"above the ceiling", stateOf(aSet(3), several("gone", 20, leaving)...), "but TooManyMachines"},
@@ -229,7 +229,7 @@ func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 		{"not with a budget of 0", with(preempted, func(s *State) { s.MaxInFlight = 0 }), "settled"},
 		{"not while the set is frozen", with(preempted, func(s *State) { s.Set = aSet(5, frozen) }), "but FrozenByLabel"},
 		{"not while a cluster is unreachable", with(preempted, func(s *State) {
-			s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""}
+			s.StopReason = ConditionReason{v1beta1.ReasonControlPlaneUnreachable, ""}
 		}), "but ControlPlaneUnreachable; wait 10s"},
 		{"not while the API rejects machines", with(preempted, func(s *State) { s.NextCreation = epoch.Add(time.Second) }),
 			"wait 1s"},
@@ -366,7 +366,7 @@ func BenchmarkSettledPass(b *testing.B) {
 			s := stateOf(aSet(int32(n)), several("m", n, up)...)
 			for b.Loop() {
 				Resume(s.Machines, n, 0, s.Now).InFlight(s.Machines)
-				Status(s, Decide(s), Reason{})
+				Status(s, Decide(s), ConditionReason{})
 			}
 		})
 	}

@@ -17,9 +17,9 @@ type sharedState struct {
 	// remediating contains a lock for each deployment or standalone set, because the sets of a deployment share a limit
 	// of remediations. A set holds the lock while it counts the remediations in progress and begins new ones.
 	remediating keylock.Locks
-	// shrinking contains a lock for each deployment. A set holds the lock while it counts the available machines of the
+	// shrinkLocks contains a lock for each deployment. A set holds the lock while it counts the available machines of the
 	// deployment and deletes machines on the basis of this count.
-	shrinking keylock.Locks
+	shrinkLocks keylock.Locks
 
 	mu sync.Mutex
 	// cache knows whether the cache of all machines is new enough for decisions.
@@ -44,18 +44,18 @@ type setState struct {
 	batch int
 	// The field awaited is the resource version of the set for which a pass has already waited. Passes do not wait for
 	// the same version again.
-	awaited               string
+	awaitedVersion        string
 	remediation, creation backoff
-	creationFailure       Reason
+	creationFailure       ConditionReason
 	failureStreak         failureStreak
 	// lostReplacements holds the replacements in progress for machines whose instances vanished.
 	lostReplacements Replacements
 	// The backoff lost delays the next replacement if the instance of a replacement vanishes too.
-	lost       backoff
-	recoveries recoveries
-	// steady remembers which machines need no check, so that a pass only counts them.
-	steady  steadyMachines
-	updated map[types.UID]updateSent
+	lostBackoff backoff
+	recoveries  recoveries
+	// steadyMachines remembers which machines need no check, so that a pass only counts them.
+	steadyMachines steadyMachines
+	updated        map[types.UID]updateSent
 }
 
 type updateSent struct {
@@ -124,11 +124,11 @@ func (m *sharedState) cacheMark() freshness.Mark {
 	return m.cache.Mark()
 }
 
-// listed passes the resource version of a live LIST to the tracker of the cache. The mark must be from before the LIST.
-func (m *sharedState) listed(began freshness.Mark, version string) {
+// recordList passes the resource version of a live LIST to the tracker of the cache. The mark must be from before the LIST.
+func (m *sharedState) recordList(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cache.Listed(began, version)
+	m.cache.RecordList(began, version)
 }
 
 func (m *sharedState) invalidateCache() {
@@ -154,7 +154,7 @@ func (m *sharedState) keepReplacements(set types.UID, r Replacements) {
 func (r *setState) observed(set *v1beta1.MachineSet) {
 	if r.generation != set.Generation {
 		r.generation, r.specVersion = set.Generation, set.ResourceVersion
-		r.creation, r.creationFailure = backoff{}, Reason{}
+		r.creation, r.creationFailure = backoff{}, ConditionReason{}
 	}
 }
 

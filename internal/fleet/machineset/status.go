@@ -18,10 +18,10 @@ import (
 const maxFailedMachines = 10
 
 // Status returns the status of a set. failure is the reason why a creation or deletion of this pass failed, or empty.
-func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
+func Status(s State, p Plan, failure ConditionReason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
-	if p.Settled() && !p.Postponed {
+	if p.IsEmpty() && !p.IsPostponed {
 		// The deployment relies on this: a set that observed a generation no longer acts on earlier generations.
 		status.ObservedGeneration = s.Set.Generation
 	}
@@ -32,7 +32,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	deleting, labeled := 0, pairsOf(s.Set.Spec.Template.ObjectMeta.Labels)
 	var unready []*v1beta1.Machine
 	for _, m := range others {
-		if !machinestate.Live(m) {
+		if !machinestate.IsLive(m) {
 			deleting++
 			continue
 		}
@@ -40,15 +40,15 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		if labeled.containedIn(m.Labels) {
 			status.FullyLabeledReplicas++
 		}
-		if machinestate.Ready(m) {
+		if machinestate.IsReady(m) {
 			status.ReadyReplicas++
 		} else {
 			unready = append(unready, m)
 		}
-		if machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) {
+		if machinestate.IsAvailable(m, s.Set.Spec.MinReadySeconds, s.Now) {
 			status.AvailableReplicas++
 		}
-		if machinestate.UpToDate(m) {
+		if machinestate.IsUpToDate(m) {
 			status.UpToDateReplicas++
 		}
 	}
@@ -71,7 +71,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		failure = s.FailureStreak.replicaFailure()
 	}
 	c.problem(v1beta1.ConditionReplicaFailure, failure, v1beta1.ReasonNoFailure)
-	c.problem(v1beta1.ConditionFrozen, p.Frozen, v1beta1.ReasonThawed)
+	c.problem(v1beta1.ConditionFrozen, p.FreezeReason, v1beta1.ReasonThawed)
 	c.problem(v1beta1.ConditionAdoptionSkipped, unadopted(p), v1beta1.ReasonNothingToAdopt)
 	return status
 }
@@ -95,7 +95,7 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 
 // problem sets a condition to True while a problem exists, and to False with the given reason after that. A condition
 // that has never been True is not created.
-func (c conditions) problem(condition string, problem Reason, falseReason string) {
+func (c conditions) problem(condition string, problem ConditionReason, falseReason string) {
 	switch {
 	case problem.Reason != "":
 		c.set(condition, true, problem.Reason, problem.Message)
@@ -113,16 +113,16 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	case p.BackingOff:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff,
 			"Failed machines are not replaced yet, because earlier replacements failed too. The set tries again later.")
-	case missing == 0 && len(p.Denied) > 0:
-		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, deniedMessage(p.Denied))
+	case missing == 0 && len(p.Denials) > 0:
+		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, deniedMessage(p.Denials))
 	default:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
 	switch {
-	case len(p.Blocked) > 0:
-		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Availability.message(p.Blocked))
-	case missing < 0 && len(p.Denied) > 0:
-		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, deniedMessage(p.Denied))
+	case len(p.BlockedDeletions) > 0:
+		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Availability.message(p.BlockedDeletions))
+	case missing < 0 && len(p.Denials) > 0:
+		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, deniedMessage(p.Denials))
 	case missing < 0 || deleting > 0:
 		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, "")
 	default:
@@ -138,7 +138,7 @@ func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 		m := firstByName(unready, 1)[0]
 		message := fmt.Sprintf("Machine %s is not Ready.", m.Name)
 		if r := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); r != nil {
-			message = wording.Brief(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
+			message = wording.Shorten(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
 		}
 		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady, message)
 	case missing > 0:
@@ -149,30 +149,30 @@ func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	}
 }
 
-func unadopted(p Plan) Reason {
+func unadopted(p Plan) ConditionReason {
 	switch p.UnadoptedReason {
 	case "":
-		return Reason{}
+		return ConditionReason{}
 	case v1beta1.ReasonSetDeleting:
-		return Reason{p.UnadoptedReason,
-			"The set is being deleted, so it does not adopt these matching machines: " + namesOf(p.Unadopted)}
+		return ConditionReason{p.UnadoptedReason,
+			"The set is being deleted, so it does not adopt these matching machines: " + namesOf(p.UnadoptedOrphans)}
 	}
-	return Reason{p.UnadoptedReason, "The set has enough machines, so it does not adopt these matching machines: " +
-		namesOf(p.Unadopted)}
+	return ConditionReason{p.UnadoptedReason, "The set has enough machines, so it does not adopt these matching machines: " +
+		namesOf(p.UnadoptedOrphans)}
 }
 
 // frozenBy returns why the freeze label is set: its value if that is a known reason, or else the reason of the
 // condition Frozen, or FrozenByLabel.
-func frozenBy(set *v1beta1.MachineSet, label string) Reason {
+func frozenBy(set *v1beta1.MachineSet, label string) ConditionReason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
 	frozen := was != nil && was.Status == metav1.ConditionTrue
 	switch label {
 	case v1beta1.ReasonOvershoot, v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonMeltdown:
 		if frozen && was.Reason == label {
-			return Reason{label, was.Message}
+			return ConditionReason{label, was.Message}
 		}
-		return Reason{label, message}
+		return ConditionReason{label, message}
 	}
 	if frozen {
 		switch was.Reason {
@@ -180,26 +180,26 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 			v1beta1.ReasonControlCredentialsRefused:
 			// The existing reason explains why the whole process was stopped, and not why the set has the label.
 		default:
-			return Reason{was.Reason, was.Message}
+			return ConditionReason{was.Reason, was.Message}
 		}
 	}
-	return Reason{v1beta1.ReasonFrozenByLabel, message}
+	return ConditionReason{v1beta1.ReasonFrozenByLabel, message}
 }
 
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
-		launched := machinestate.Unlaunchable(m)
+		launched := machinestate.UnlaunchableCondition(m)
 		switch {
-		case !machinestate.Live(m):
-		case machinestate.Failed(m):
+		case !machinestate.IsLive(m):
+		case machinestate.HasFailed(m):
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: string(m.Status.FailureReason), Message: wording.Brief(m.Status.FailureMessage),
+				Name: m.Name, Reason: string(m.Status.FailureReason), Message: wording.Shorten(m.Status.FailureMessage),
 				Time: brokenSince(m),
 			})
 		case launched != nil:
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: launched.Reason, Message: wording.Brief(launched.Message),
+				Name: m.Name, Reason: launched.Reason, Message: wording.Shorten(launched.Message),
 				Time: launched.LastTransitionTime.DeepCopy(),
 			})
 		}

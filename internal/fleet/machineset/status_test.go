@@ -30,7 +30,7 @@ func TestStatus(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		state   State
-		failure Reason
+		failure ConditionReason
 	}{
 		{name: "settled", state: stateOf(aSet(2), several("m", 2, up)...)},
 		{name: "without-machines", state: stateOf(aSet(0))},
@@ -39,7 +39,7 @@ func TestStatus(t *testing.T) {
 		{name: "scaling-down", state: stateOf(aSet(1), newMachine("a", up), newMachine("b", up),
 			newMachine("c", up, leaving))},
 		{name: "create-failed", state: stateOf(aSet(2), newMachine("a", up)),
-			failure: Reason{v1beta1.ReasonMachineCreateFailed, "create machine: exceeded quota"}},
+			failure: ConditionReason{v1beta1.ReasonMachineCreateFailed, "create machine: exceeded quota"}},
 		{name: "failed-machines",
 			state: stateOf(aSet(12), append(several("m", 12, broken), newMachine("refused", misconfigured))...)},
 		{name: "frozen-by-overshoot", state: stateOf(aSet(3, frozen, frozenBefore), newMachine("a", up))},
@@ -80,7 +80,7 @@ func TestStatus(t *testing.T) {
 // in its status why it cannot. If the status is written before that, observedGeneration stays the same.
 func TestGenerationIsObservedAfterTheSetActed(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
-	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed,
+	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), ConditionReason{v1beta1.ReasonMachineCreateFailed,
 		"quota"}
 	needed := stateOf(aSet(1), newMachine("a", up), newMachine("b", up))
 	needed.Availability = Availability{MinAvailable: 2}
@@ -107,7 +107,7 @@ func TestGenerationIsObservedAfterTheSetActed(t *testing.T) {
 		if test.postponed {
 			plan = plan.withoutCounting(time.Second)
 		}
-		if got := Status(test.state, plan, Reason{}).ObservedGeneration; got != test.want {
+		if got := Status(test.state, plan, ConditionReason{}).ObservedGeneration; got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
 		}
 	}
@@ -116,9 +116,9 @@ func TestGenerationIsObservedAfterTheSetActed(t *testing.T) {
 // Rule: status-writes-spaced.
 func TestStatusDoesNotChangeWithTimeAlone(t *testing.T) {
 	s := stateOf(aSet(3), newMachine("a", up), newMachine("b", broken), newMachine("c", abandoned))
-	s.Set.Status = Status(s, Decide(s), Reason{})
+	s.Set.Status = Status(s, Decide(s), ConditionReason{})
 	s.Now = s.Now.Add(time.Hour)
-	again := Status(s, Decide(s), Reason{})
+	again := Status(s, Decide(s), ConditionReason{})
 	if diff := cmp.Diff(s.Set.Status, again); diff != "" {
 		t.Errorf("an hour later, without other changes:\n%s", diff)
 	}
@@ -127,11 +127,11 @@ func TestStatusDoesNotChangeWithTimeAlone(t *testing.T) {
 func TestReplicaFailureEndsWithTheFailure(t *testing.T) {
 	set := aSet(1, func(s *v1beta1.MachineSet) { s.Status.Conditions = nil })
 	s := stateOf(set, newMachine("a", up, leaving))
-	set.Status = Status(s, Decide(s), Reason{v1beta1.ReasonMachineCreateFailed, "quota"})
+	set.Status = Status(s, Decide(s), ConditionReason{v1beta1.ReasonMachineCreateFailed, "quota"})
 	if !meta.IsStatusConditionTrue(set.Status.Conditions, v1beta1.ConditionReplicaFailure) {
 		t.Fatal("ReplicaFailure is not True after a failure")
 	}
-	set.Status = Status(s, Decide(s), Reason{})
+	set.Status = Status(s, Decide(s), ConditionReason{})
 	c := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionReplicaFailure)
 	if c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonNoFailure || c.Message != "" {
 		t.Errorf("after the failure, ReplicaFailure is %+v", c)
@@ -162,7 +162,7 @@ func TestUrgent(t *testing.T) {
 		{"a set that has scaled", conditions("ScalingDown/True/x"), conditions("ScalingDown/False/y"), false},
 		{"the first status", nil, conditions("ScalingDown/False/y"), true},
 	} {
-		if got := urgent(test.before, test.after); got != test.want {
+		if got := isUrgent(test.before, test.after); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}

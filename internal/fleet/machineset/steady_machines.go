@@ -22,11 +22,11 @@ var requestAnnotations = []string{v1beta1.AnnotationDeleteMachine, v1beta1.Annot
 // isSteady reports whether a machine is Running, available, up to date and in sync, and needs no decision. A pass
 // counts a steady machine without further checks, until the machine or the template changes.
 func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m *v1beta1.Machine, now time.Time) bool {
-	return machinestate.Live(m) && machinestate.Running(m) && selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
-		machinestate.Available(m, set.Spec.MinReadySeconds, now) &&
-		machinestate.UpToDate(m) && !handover.Updating(m) && !machinestate.Interrupted(m) &&
+	return machinestate.IsLive(m) && machinestate.IsRunning(m) && selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
+		machinestate.IsAvailable(m, set.Spec.MinReadySeconds, now) &&
+		machinestate.IsUpToDate(m) && !handover.Updating(m) && !machinestate.IsInterrupted(m) &&
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested) == nil &&
-		machinestate.Unlaunchable(m) == nil &&
+		machinestate.UnlaunchableCondition(m) == nil &&
 		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) })
 }
 
@@ -36,8 +36,8 @@ type steadyMachines struct {
 	// set is the MachineSet at the last call of sort, and sortTime is the time of that call.
 	set      *v1beta1.MachineSet
 	sortTime time.Time
-	// known maps the UIDs of the machines to their resource versions.
-	known map[types.UID]string
+	// versions maps the UIDs of the machines to their resource versions.
+	versions map[types.UID]string
 }
 
 // sort divides the machines into steady and other machines. If the set is invalid or its machines expire, no machine is
@@ -51,7 +51,7 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 	}
 	// The clock may have been set back.
 	if r.set == nil || !sameSteadinessCriteria(&r.set.Spec, &set.Spec) || now.Before(r.sortTime) {
-		r.known = make(map[types.UID]string, len(machines))
+		r.versions = make(map[types.UID]string, len(machines))
 	}
 	r.set, r.sortTime = set, now
 	t := templateOf(set)
@@ -62,16 +62,16 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 			steady = append(steady, m)
 		case isSteady(set, &t, selector, m, now):
 			steady = append(steady, m)
-			r.known[m.UID] = m.ResourceVersion
+			r.versions[m.UID] = m.ResourceVersion
 		default:
 			others = append(others, m)
 		}
 	}
 	// More than half of the remembered machines are gone or no longer steady, so forget these machines.
-	if len(r.known) > 2*len(steady) {
-		r.known = make(map[types.UID]string, len(steady))
+	if len(r.versions) > 2*len(steady) {
+		r.versions = make(map[types.UID]string, len(steady))
 		for _, m := range steady {
-			r.known[m.UID] = m.ResourceVersion
+			r.versions[m.UID] = m.ResourceVersion
 		}
 	}
 	return steady, others
@@ -88,6 +88,6 @@ func (r *steadyMachines) contains(m *v1beta1.Machine) bool {
 	if r == nil {
 		return false
 	}
-	version, known := r.known[m.UID]
+	version, known := r.versions[m.UID]
 	return known && version == m.ResourceVersion
 }

@@ -114,7 +114,7 @@ func TestSteadyMachinesThatAreGoneAreForgotten(t *testing.T) {
 	for i := range 100 {
 		sorter.sort(aSet(3), several(fmt.Sprintf("m%d-", i), 16, up), epoch)
 	}
-	if n := len(sorter.known); n > 32 {
+	if n := len(sorter.versions); n > 32 {
 		t.Errorf("%d machines are remembered, but only 16 exist", n)
 	}
 }

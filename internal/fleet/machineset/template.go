@@ -139,9 +139,9 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	node.Taints = mergeTaints(node.Taints, want.Taints, before.Taints)
 	node.StartupTaints = mergeTaints(node.StartupTaints, want.StartupTaints, before.StartupTaints)
 	hooks := &changed.Spec.LifecycleHooks
-	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, machinestate.Live(m))
+	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, machinestate.IsLive(m))
 	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate,
-		machinestate.Live(m))
+		machinestate.IsLive(m))
 	if !sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) {
 		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
 	}

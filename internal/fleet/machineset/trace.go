@@ -14,20 +14,20 @@ const reasonScaleDown = "ScaleDown"
 
 // traceBegins returns the current time, or the zero time without tracing.
 func (p *pass) traceBegins() (began time.Time) {
-	if p.Tracer.On() {
+	if p.Tracer.IsEnabled() {
 		began = p.Clock.Now()
 	}
 	return began
 }
 
 func (p *pass) traceCreated(m *v1beta1.Machine, began time.Time) {
-	if p.Tracer.On() {
+	if p.Tracer.IsEnabled() {
 		p.traceRequest(tracing.Create(m.UID), m, tracing.Span{Name: "create Machine", Start: began})
 	}
 }
 
 func (p *pass) traceDeleted(m *v1beta1.Machine, began time.Time, reason string, err error) {
-	if p.Tracer.On() && err == nil {
+	if p.Tracer.IsEnabled() && err == nil {
 		p.traceRequest(tracing.Delete(m.UID), m, tracing.Span{Name: "delete Machine", Start: began, Reason: reason})
 	}
 }
@@ -36,9 +36,9 @@ func (p *pass) traceDeleted(m *v1beta1.Machine, began time.Time, reason string, 
 // two spans link to each other.
 func (p *pass) traceRequest(o tracing.Operation, m *v1beta1.Machine, s tracing.Span) {
 	about, rollout := tracing.MachineAttributes(m), p.rollout()
-	s.End, s.Key, s.Related = p.Clock.Now(), string(m.UID), rollout
+	s.End, s.Key, s.RelatedOperation = p.Clock.Now(), string(m.UID), rollout
 	p.Tracer.Report(o, "", about, s)
-	s.Related = o
+	s.RelatedOperation = o
 	p.Tracer.Report(rollout, "", about, s)
 }
 

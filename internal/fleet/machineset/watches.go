@@ -64,9 +64,9 @@ func (r *Reconciler) Wiring() wiring.Controller {
 				Predicate: predicate.GenerationChangedPredicate{}},
 			{Object: &v1beta1.MachineDisruptionBudget{}, Keys: handler.EnqueueRequestsFromMapFunc(r.waitingSets),
 				Predicate: predicate.GenerationChangedPredicate{}},
-			{Object: &v1beta1.Machine{}, Keys: queueing.After(r.waitingSets, func(reconcile.Request) time.Duration {
+			{Object: &v1beta1.Machine{}, Keys: queueing.EnqueueAfter(r.waitingSets, func(reconcile.Request) time.Duration {
 				return waitingSpacing
-			}), Predicate: disruption.Ended()},
+			}), Predicate: disruption.DisruptionEnded()},
 		},
 	}
 }
@@ -76,8 +76,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 var spacing = queueing.Spacing{PerObject: 400 * time.Microsecond, Max: 4 * time.Second}
 
 func (r *Reconciler) machineEvents() handler.EventHandler {
-	return queueing.After(r.setsOfMachine, func(set reconcile.Request) time.Duration {
-		return spacing.For(r.shared.sizeOf(set.NamespacedName))
+	return queueing.EnqueueAfter(r.setsOfMachine, func(set reconcile.Request) time.Duration {
+		return spacing.Delay(r.shared.sizeOf(set.NamespacedName))
 	})
 }
 
@@ -141,7 +141,7 @@ func machineChanged() predicate.Predicate {
 }
 
 func affectsSet(was, is *v1beta1.Machine) bool {
-	if machinestate.Live(was) != machinestate.Live(is) || was.UID != is.UID ||
+	if machinestate.IsLive(was) != machinestate.IsLive(is) || was.UID != is.UID ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
 		return true
@@ -149,11 +149,11 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	if was.Generation != is.Generation && !sameInPlace(&was.Spec, &is.Spec) {
 		return true
 	}
-	if !machinestate.Live(is) {
+	if !machinestate.IsLive(is) {
 		return false // Only the removal of the object matters now.
 	}
-	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) ||
-		machinestate.Running(was) != machinestate.Running(is) || machinestate.Starting(was) != machinestate.Starting(is) ||
+	if preservation.MustPreserve(was) != preservation.MustPreserve(is) || machinestate.HasFailed(was) != machinestate.HasFailed(is) ||
+		machinestate.IsRunning(was) != machinestate.IsRunning(is) || machinestate.IsStarting(was) != machinestate.IsStarting(is) ||
 		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
 		return true
 	}

@@ -31,7 +31,7 @@ type checkState struct {
 	// predecessors contains, for each set, the replaced machines whose replacements were not found yet. The map gone
 	// contains the machines that were deleted since the last pass. Event handlers write to the map gone, so state.mu
 	// guards this map.
-	predecessors, gone map[types.UID][]Predecessor
+	predecessors, goneMachines map[types.UID][]Predecessor
 }
 
 func newState() *state {

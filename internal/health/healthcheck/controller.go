@@ -27,16 +27,16 @@ const (
 type Options struct {
 	// Client reads the control cluster from the cache and writes the status of checks.
 	Client client.Client
-	// Live reads from and writes to the API server of the control cluster.
-	Live client.Client
+	// LiveClient reads from and writes to the API server of the control cluster.
+	LiveClient client.Client
 	// Nodes reads the target cluster. It is nil if there is no target cluster.
 	Nodes *Nodes
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Stopped returns the reason and message of a condition if no machine may be remediated now. If the reason is empty
+	// StopReason returns the reason and message of a condition if no machine may be remediated now. If the reason is empty
 	// or the field is nil, machines may be remediated.
-	Stopped func() (reason, message string)
+	StopReason func() (reason, message string)
 	// StableSince returns the time at which this process had become the leader and had reached both clusters. The
 	// second result is false if the process is not the leader, or if a cluster cannot be reached. If the field is nil,
 	// the time is that of the first pass over the machines.
@@ -55,10 +55,10 @@ type Options struct {
 
 // Nodes reads Nodes of the target cluster.
 type Nodes struct {
-	// Cached is a client that reads Nodes from a cache. Live is a client that reads Nodes from the API server.
-	Cached, Live client.Reader
-	// Synced reports whether the cache is filled. If Synced is nil, the cache is always filled.
-	Synced func() bool
+	// CachedReader is a client that reads Nodes from a cache. LiveReader is a client that reads Nodes from the API server.
+	CachedReader, LiveReader client.Reader
+	// IsSynced reports whether the cache is filled. If IsSynced is nil, the cache is always filled.
+	IsSynced func() bool
 }
 
 // Reconciler checks all machines and marks those that need remediation.
@@ -80,7 +80,7 @@ func New(o Options) *Reconciler {
 
 // Reconcile runs one pass over all machines. The queue has only one key.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	r.Metrics.lead()
+	r.Metrics.enable()
 	p := &pass{Reconciler: r, now: r.Clock.Now(), frozenSets: map[types.NamespacedName]bool{}}
 	if r.state.began.IsZero() {
 		r.state.began = p.now
@@ -118,9 +118,9 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	situation := Situation{Now: p.now, Clocks: p.clocks, Meltdown: p.trackMeltdown(ctx)}
-	situation.Clocks.Recovered = p.state.recovered
+	situation.Clocks.RecoveryTimes = p.state.recovered
 	p.state.seen = p.state.seen.newPass()
-	p.clocks.Observed, situation.Clocks.Observed = p.state.seen, p.state.seen
+	p.clocks.Observations, situation.Clocks.Observations = p.state.seen, p.state.seen
 
 	var errs []error
 	groups := p.groups()
@@ -131,35 +131,35 @@ func (p *pass) run(ctx context.Context) error {
 		p.checkOwners(ctx, g, situation)
 		j := Decide(g.policy, g.subjects, situation)
 		p.requeueIn(j.RecheckAfter)
-		merge(desired, g.policy, j.Desired)
+		merge(desired, g.policy, j.DesiredConditions)
 		errs = append(errs, p.report(ctx, g, j))
 	}
 	errs = append(errs, p.updateMarks(ctx, desired, situation))
 	return p.retryConflicts(errors.Join(errs...))
 }
 
-func (p *pass) stopped() Reason {
-	if p.Stopped != nil {
-		if reason, message := p.Stopped(); reason != "" {
-			return Reason{reason, message}
+func (p *pass) stopped() ConditionReason {
+	if p.StopReason != nil {
+		if reason, message := p.StopReason(); reason != "" {
+			return ConditionReason{reason, message}
 		}
 	}
-	p.clocks.Stable = p.state.began
+	p.clocks.StableSince = p.state.began
 	if p.StableSince != nil {
 		since, stable := p.StableSince()
 		if !stable {
-			return Reason{v1beta1.ReasonControlPlaneUnreachable, "The connections to the API servers of both clusters were not checked yet."}
+			return ConditionReason{v1beta1.ReasonControlPlaneUnreachable, "The connections to the API servers of both clusters were not checked yet."}
 		}
-		p.clocks.Stable = since
+		p.clocks.StableSince = since
 	}
-	p.clocks.OutageEnded = p.clocks.Stable
+	p.clocks.OutageEnded = p.clocks.StableSince
 	if p.OutageEnded != nil {
 		p.clocks.OutageEnded = p.OutageEnded()
 	}
-	if p.Nodes != nil && p.Nodes.Synced != nil && !p.Nodes.Synced() {
-		return Reason{v1beta1.ReasonControlPlaneUnreachable, "The Nodes of the target cluster were not listed yet."}
+	if p.Nodes != nil && p.Nodes.IsSynced != nil && !p.Nodes.IsSynced() {
+		return ConditionReason{v1beta1.ReasonControlPlaneUnreachable, "The Nodes of the target cluster were not listed yet."}
 	}
-	return Reason{}
+	return ConditionReason{}
 }
 
 func (p *pass) retryConflicts(err error) error {

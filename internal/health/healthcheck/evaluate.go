@@ -16,12 +16,12 @@ import (
 type Health string
 
 const (
-	// Healthy means that nothing is wrong.
-	Healthy Health = "healthy"
-	// Unhealthy means that a problem has lasted longer than the policy allows.
-	Unhealthy Health = "unhealthy"
-	// Unknown means that the machine is starting or changing, or may still recover from a problem.
-	Unknown Health = "unknown"
+	// HealthHealthy means that nothing is wrong.
+	HealthHealthy Health = "healthy"
+	// HealthUnhealthy means that a problem has lasted longer than the policy allows.
+	HealthUnhealthy Health = "unhealthy"
+	// HealthUnknown means that the machine is starting or changing, or may still recover from a problem.
+	HealthUnknown Health = "unknown"
 )
 
 // Evaluation says whether a machine is healthy according to a policy, and why not.
@@ -30,8 +30,8 @@ type Evaluation struct {
 	// InTrouble means that the machine has a problem, even if the timeout has not passed and the machine is not
 	// replaced yet. InTrouble is true for all Unhealthy machines, and for some machines whose Health is Unknown.
 	InTrouble bool
-	// Why is a description of the problem for users. The text does not change while the problem lasts.
-	Why string
+	// Explanation is a description of the problem for users. The text does not change while the problem lasts.
+	Explanation string
 	// RecheckAfter is the time until the result may change without an event, because a timeout ends. Zero means never.
 	RecheckAfter time.Duration
 }
@@ -44,13 +44,13 @@ type Evaluation struct {
 // clock.Observed.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
-	case machinestate.Failed(m):
-		return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.",
+	case machinestate.HasFailed(m):
+		return Evaluation{Health: HealthUnhealthy, InTrouble: true, Explanation: fmt.Sprintf("The machine failed: %s.",
 			m.Status.FailureReason)}
 	case interrupted(m):
-		return Evaluation{Health: Unknown} // The owner replaces the machine without a request.
+		return Evaluation{Health: HealthUnknown} // The owner replaces the machine without a request.
 	case updateTimeLeft(m, now, clock) > 0:
-		return Evaluation{Health: Unknown, RecheckAfter: updateTimeLeft(m, now, clock)}
+		return Evaluation{Health: HealthUnknown, RecheckAfter: updateTimeLeft(m, now, clock)}
 	case m.Status.NodeRef == nil:
 		return p.evaluateStarting(m, now, clock)
 	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
@@ -60,7 +60,7 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 }
 
 func interrupted(m *v1beta1.Machine) bool {
-	return machinestate.Interrupted(m)
+	return machinestate.IsInterrupted(m)
 }
 
 func updateTimeLeft(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
@@ -68,37 +68,37 @@ func updateTimeLeft(m *v1beta1.Machine, now time.Time, clock Clock) time.Duratio
 	if m.Status.Phase != v1beta1.MachineUpdating && !replacing {
 		return 0
 	}
-	began := clock.Since
+	began := clock.EarliestStart
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil &&
 		c.Status == metav1.ConditionFalse {
 		began = c.LastTransitionTime.Time
 	}
 	return max(0, clock.timeLeft(m.Spec.Timeouts.UpdateOrDefault(), Signal{UID: m.UID, Type: v1beta1.ConditionUpToDate,
-		Began: began}, now))
+		StartTime: began}, now))
 }
 
 func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
 	if m.Status.Phase == v1beta1.MachineAvailable {
-		return Evaluation{Health: Healthy} // The installation has no target cluster.
+		return Evaluation{Health: HealthHealthy} // The installation has no target cluster.
 	}
 	began := m.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		if c.Status != metav1.ConditionTrue && !launching(c.Reason) {
 			// The launch has failed. A replacement would have the same problem, so the machine is not replaced.
-			return Evaluation{Health: Unknown}
+			return Evaluation{Health: HealthUnknown}
 		}
 		if c.LastTransitionTime.After(began) {
 			began = c.LastTransitionTime.Time
 		}
 	}
 	if p.Startup <= 0 || p.Startup >= m.Spec.Timeouts.CreationOrDefault() {
-		return Evaluation{Health: Unknown} // The machine's controller sets the phase Failed after timeouts.creation.
+		return Evaluation{Health: HealthUnknown} // The machine's controller sets the phase Failed after timeouts.creation.
 	}
-	if left := clock.timeLeft(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, Began: began},
+	if left := clock.timeLeft(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, StartTime: began},
 		now); left > 0 {
-		return Evaluation{Health: Unknown, RecheckAfter: left}
+		return Evaluation{Health: HealthUnknown, RecheckAfter: left}
 	}
-	return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine has no Node %s after its launch began.",
+	return Evaluation{Health: HealthUnhealthy, InTrouble: true, Explanation: fmt.Sprintf("The machine has no Node %s after its launch began.",
 		p.Startup)}
 }
 
@@ -108,7 +108,7 @@ func neverLaunched(m *v1beta1.Machine) bool {
 	switch {
 	case m.Status.NodeRef != nil:
 		return false
-	case machinestate.Failed(m):
+	case machinestate.HasFailed(m):
 		return m.Status.FailureReason == v1beta1.FailureCreateError ||
 			m.Status.FailureReason == v1beta1.FailureInsufficientResources
 	}
@@ -127,32 +127,32 @@ func launching(reason string) bool {
 // nodeGone evaluates a machine whose Node was deleted. A running kubelet does not create its Node again, so there is no
 // timeout. The condition Registered shows the deletion after a live read has confirmed it.
 func nodeGone(m *v1beta1.Machine) Evaluation {
-	v := Evaluation{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s was deleted.", m.Status.NodeRef.Name)}
+	v := Evaluation{Health: HealthUnknown, InTrouble: true, Explanation: fmt.Sprintf("Node %s was deleted.", m.Status.NodeRef.Name)}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered); c != nil &&
 		c.Reason == v1beta1.ReasonNodeGone {
-		v.Health = Unhealthy
+		v.Health = HealthUnhealthy
 	}
 	return v
 }
 
 func (p Policy) evaluateNode(node *corev1.Node, now time.Time, clock Clock) Evaluation {
-	v := Evaluation{Health: Healthy}
+	v := Evaluation{Health: HealthHealthy}
 	for _, wrong := range p.Conditions {
 		status, at, reason := conditionOf(node, wrong.Type)
 		if status != wrong.Status {
 			continue
 		}
 		left := clock.timeLeft(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status),
-			Began: at}, now)
-		if v.Health == Healthy || left <= 0 {
-			v.Why = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
+			StartTime: at}, now)
+		if v.Health == HealthHealthy || left <= 0 {
+			v.Explanation = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
 		}
 		v.InTrouble = true
 		if left <= 0 {
-			v.Health, v.RecheckAfter = Unhealthy, 0
+			v.Health, v.RecheckAfter = HealthUnhealthy, 0
 			return v
 		}
-		v.Health = Unknown
+		v.Health = HealthUnknown
 		if v.RecheckAfter == 0 || left < v.RecheckAfter {
 			v.RecheckAfter = left
 		}

@@ -26,14 +26,14 @@ func TestInterruptedMachinesDoNotStopRemediation(t *testing.T) {
 		t.Errorf("meltdown: %v", s.Meltdown)
 	}
 	j := Decide(policy(), all, s)
-	if j.Restriction.Reason != "" || len(j.Desired) != 1 || j.Desired[0].Subject.Machine.Name != "m09" {
-		t.Errorf("restriction: %+v, desired: %+v", j.Restriction, j.Desired)
+	if j.Restriction.Reason != "" || len(j.DesiredConditions) != 1 || j.DesiredConditions[0].Subject.Machine.Name != "m09" {
+		t.Errorf("restriction: %+v, desired: %+v", j.Restriction, j.DesiredConditions)
 	}
 }
 
 // Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late.
 func TestEvaluate(t *testing.T) {
-	with := func(change ...func(*Subject)) Subject { return running("a", change...) }
+	with := func(change ...func(*Subject)) Subject { return runningSubject("a", change...) }
 	for _, tc := range []struct {
 		name    string
 		policy  Policy
@@ -45,76 +45,76 @@ func TestEvaluate(t *testing.T) {
 		why     string
 		recheck time.Duration
 	}{
-		{name: "a Ready node", subject: with(), now: 60, want: Healthy},
-		{name: "silent, before the timeout", subject: with(silent(20)), now: 29, want: Unknown, trouble: true, why: "Ready",
+		{name: "a Ready node", subject: with(), now: 60, want: HealthHealthy},
+		{name: "silent, before the timeout", subject: with(silent(20)), now: 29, want: HealthUnknown, trouble: true, why: "Ready",
 			recheck: time.Minute},
-		{name: "silent, after the timeout", subject: with(silent(20)), now: 30, want: Unhealthy, trouble: true,
+		{name: "silent, after the timeout", subject: with(silent(20)), now: 30, want: HealthUnhealthy, trouble: true,
 			why: "Condition Ready of node node-a (node-uid-a) is Unknown: Because."},
 		{name: "not Ready, after the timeout", subject: with(node(corev1.NodeReady, corev1.ConditionFalse, 20)), now: 31,
-			want: Unhealthy, trouble: true, why: "is False"},
+			want: HealthUnhealthy, trouble: true, why: "is False"},
 		{name: "a condition of the policy", subject: with(node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 25,
-			want: Unhealthy, trouble: true, why: "KernelDeadlock"},
+			want: HealthUnhealthy, trouble: true, why: "KernelDeadlock"},
 		{name: "a condition that is False", subject: with(node("KernelDeadlock", corev1.ConditionFalse, 20)), now: 60,
-			want: Healthy},
+			want: HealthHealthy},
 		{name: "a condition that the policy does not name", subject: with(node("DiskPressure", corev1.ConditionTrue, 20)),
-			now: 60, want: Healthy},
+			now: 60, want: HealthHealthy},
 		{name: "two problems: the shorter timeout counts",
-			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 22, want: Unknown, trouble: true,
+			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 22, want: HealthUnknown, trouble: true,
 			why: "Ready", recheck: 3 * time.Minute},
 		{name: "two problems, one after its timeout",
-			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 26, want: Unhealthy, trouble: true,
+			subject: with(silent(20), node("KernelDeadlock", corev1.ConditionTrue, 20)), now: 26, want: HealthUnhealthy, trouble: true,
 			why: "KernelDeadlock"},
 		{name: "the node never reported", subject: with(func(s *Subject) { s.Node.Status.Conditions = nil }), now: 11,
-			want: Unhealthy, trouble: true, why: "NeverReported"},
-		{name: "the timeout starts again after an outage", subject: with(silent(20)), now: 60, since: 55, want: Unknown,
+			want: HealthUnhealthy, trouble: true, why: "NeverReported"},
+		{name: "the timeout starts again after an outage", subject: with(silent(20)), now: 60, since: 55, want: HealthUnknown,
 			trouble: true, why: "Ready", recheck: 5 * time.Minute},
 		{name: "an outage before the problem does not matter", subject: with(silent(20)), now: 30, since: 15,
-			want: Unhealthy, trouble: true, why: "Ready"},
-		{name: "transition time in the future", subject: with(silent(90)), now: 60, want: Unknown, trouble: true, why: "Ready",
+			want: HealthUnhealthy, trouble: true, why: "Ready"},
+		{name: "transition time in the future", subject: with(silent(90)), now: 60, want: HealthUnknown, trouble: true, why: "Ready",
 			recheck: 10 * time.Minute},
 
 		{name: "the node is deleted, and the machine's controller has not confirmed it",
-			subject: with(func(s *Subject) { s.Node = nil }), now: 60, want: Unknown, trouble: true, why: "deleted"},
+			subject: with(func(s *Subject) { s.Node = nil }), now: 60, want: HealthUnknown, trouble: true, why: "deleted"},
 		{name: "the node is deleted", subject: with(func(s *Subject) {
 			s.Node = nil
 		}, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 50,
-			want: Unhealthy, trouble: true, why: "deleted"},
+			want: HealthUnhealthy, trouble: true, why: "deleted"},
 		{name: "another node of the same name", subject: with(func(s *Subject) { s.Node.UID = "other" },
-			condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy,
+			condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: HealthUnhealthy,
 			trouble: true, why: "deleted"},
 
-		{name: "about to be interrupted", subject: with(silent(20), interruptionNotice), now: 60, want: Unknown},
+		{name: "about to be interrupted", subject: with(silent(20), interruptionNotice), now: 60, want: HealthUnknown},
 		{name: "interrupted, as announced", subject: with(silent(20), interruptionNotice, phase(v1beta1.MachineFailed)), now: 60,
-			want: Unhealthy, trouble: true, why: "failed"},
+			want: HealthUnhealthy, trouble: true, why: "failed"},
 		{name: "Failed", subject: with(phase(v1beta1.MachineFailed), func(s *Subject) {
 			s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished
-		}), now: 2, want: Unhealthy, trouble: true, why: "InstanceVanished"},
+		}), now: 2, want: HealthUnhealthy, trouble: true, why: "InstanceVanished"},
 		{name: "not Ready during an update", subject: with(phase(v1beta1.MachineUpdating), silent(20),
-			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 35, want: Unknown,
+			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 35, want: HealthUnknown,
 			recheck: 4 * time.Minute},
 		{name: "not Ready after the timeout of an update", subject: with(phase(v1beta1.MachineUpdating), silent(20),
-			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 40, want: Unhealthy, trouble: true,
+			condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 40, want: HealthUnhealthy, trouble: true,
 			why: "Ready"},
 
-		{name: "starting, without a startup timeout", subject: starting(), now: 60, want: Unknown},
+		{name: "starting, without a startup timeout", subject: starting(), now: 60, want: HealthUnknown},
 		{name: "starting in time", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(),
-			now: 5, want: Unknown, recheck: 3 * time.Minute},
+			now: 5, want: HealthUnknown, recheck: 3 * time.Minute},
 		{name: "starting for too long", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }), subject: starting(),
-			now: 8, want: Unhealthy, trouble: true, why: "no Node 8m0s"},
+			now: 8, want: HealthUnhealthy, trouble: true, why: "no Node 8m0s"},
 		{name: "the startup timeout begins with the launch", policy: policy(func(p *Policy) {
 			p.Startup = 8 * time.Minute
 		}),
 			subject: starting(condition(v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched, 2)),
-			now:     9, want: Unknown, recheck: time.Minute},
+			now:     9, want: HealthUnknown, recheck: time.Minute},
 		{name: "timeouts.creation of the machine is shorter", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
 			subject: starting(func(s *Subject) {
 				s.Machine.Spec.Timeouts.Creation = &metav1.Duration{Duration: 7 * time.Minute}
-			}), now: 60, want: Unknown},
+			}), now: 60, want: HealthUnknown},
 		{name: "refused", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
 			subject: starting(condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration,
-				1)), now: 60, want: Unknown},
+				1)), now: 60, want: HealthUnknown},
 		{name: "without a target cluster", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
-			subject: starting(phase(v1beta1.MachineAvailable)), now: 60, want: Healthy},
+			subject: starting(phase(v1beta1.MachineAvailable)), now: 60, want: HealthHealthy},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.policy
@@ -126,12 +126,12 @@ func TestEvaluate(t *testing.T) {
 				since = minutes(tc.since)
 			}
 			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now),
-				Clock{Since: since, Earliest: since, LeaderSince: since})
+				Clock{EarliestStart: since, LastInterruption: since, LeaderSince: since})
 			if v.Health != tc.want || v.InTrouble != tc.trouble || v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s, in trouble %t, recheck %s", v, tc.want, tc.trouble, tc.recheck)
 			}
-			if !strings.Contains(v.Why, tc.why) || (tc.why == "") != (v.Why == "") {
-				t.Errorf("why %q, want %q", v.Why, tc.why)
+			if !strings.Contains(v.Explanation, tc.why) || (tc.why == "") != (v.Explanation == "") {
+				t.Errorf("why %q, want %q", v.Explanation, tc.why)
 			}
 		})
 	}
@@ -143,21 +143,21 @@ func TestEvaluate(t *testing.T) {
 // Rule: health-clock-bounded-over-leaders.
 func TestNewLeaderFindsOldProblems(t *testing.T) {
 	p := policy()
-	silent := running("a", node(corev1.NodeReady, corev1.ConditionUnknown, 0))
+	silent := runningSubject("a", node(corev1.NodeReady, corev1.ConditionUnknown, 0))
 	for _, tc := range []struct {
 		name                    string
 		leads, outageEnded, now float64
 		want                    Health
 		recheck                 time.Duration
 	}{
-		{"before three timeouts", 25, 0, 29, Unknown, 6 * time.Minute},
-		{"after three timeouts, but not by a clock that differs by 15 minutes", 40, 0, 44, Unknown, time.Minute},
-		{"after that, right after the process began to lead", 60, 0, 60, Unknown, time.Minute},
-		{"after that, when the process has led for a tenth of the timeout", 60, 0, 61, Unhealthy, 0},
-		{"after an outage that the process has seen", 60, 60, 61, Unknown, 9 * time.Minute},
+		{"before three timeouts", 25, 0, 29, HealthUnknown, 6 * time.Minute},
+		{"after three timeouts, but not by a clock that differs by 15 minutes", 40, 0, 44, HealthUnknown, time.Minute},
+		{"after that, right after the process began to lead", 60, 0, 60, HealthUnknown, time.Minute},
+		{"after that, when the process has led for a tenth of the timeout", 60, 0, 61, HealthUnhealthy, 0},
+		{"after an outage that the process has seen", 60, 60, 61, HealthUnknown, 9 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			clock := Clocks{Stable: minutes(tc.leads), OutageEnded: minutes(tc.outageEnded)}.ForDomains("")
+			clock := Clocks{StableSince: minutes(tc.leads), OutageEnded: minutes(tc.outageEnded)}.ForDomains("")
 			if v := Evaluate(p, silent.Machine, silent.Node, minutes(tc.now), clock); v.Health != tc.want ||
 				v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s and to check again after %s", v, tc.want, tc.recheck)
@@ -185,7 +185,7 @@ func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
 		})
 		statuses := []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse, corev1.ConditionTrue, "",
 			"nonsense"}
-		s := running("a", node(corev1.NodeReady, statuses[int(status)%len(statuses)], float64(began)))
+		s := runningSubject("a", node(corev1.NodeReady, statuses[int(status)%len(statuses)], float64(began)))
 		switch shape % 5 {
 		case 1:
 			s.Node = nil
@@ -198,37 +198,37 @@ func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
 			s.Node.Status.Conditions, s.Node.CreationTimestamp = nil, metav1.NewTime(minutes(float64(began)))
 		}
 		at, from := minutes(float64(now)), minutes(float64(min(since, now)))
-		clock := Clock{Since: from, Earliest: from, LeaderSince: from}
+		clock := Clock{EarliestStart: from, LastInterruption: from, LeaderSince: from}
 		v := Evaluate(p, s.Machine, s.Node, at, clock)
 		switch v.Health {
-		case Healthy:
-			if v.InTrouble || v.Why != "" || v.RecheckAfter != 0 {
+		case HealthHealthy:
+			if v.InTrouble || v.Explanation != "" || v.RecheckAfter != 0 {
 				t.Fatalf("%+v", v)
 			}
-		case Unhealthy:
-			if !v.InTrouble || v.Why == "" || v.RecheckAfter != 0 {
+		case HealthUnhealthy:
+			if !v.InTrouble || v.Explanation == "" || v.RecheckAfter != 0 {
 				t.Fatalf("%+v", v)
 			}
 			if at.Sub(from) < limit && shape%5 != 1 {
 				t.Fatalf("unhealthy %s after clocks began, with a limit of %s", at.Sub(from), limit)
 			}
-		case Unknown:
+		case HealthUnknown:
 			if v.RecheckAfter < 0 {
 				t.Fatalf("%+v", v)
 			}
 			if v.RecheckAfter > 0 && v.InTrouble && s.Node != nil && !minutes(float64(began)).After(at) {
-				if later := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter), clock); later.Health != Unhealthy {
+				if later := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter), clock); later.Health != HealthUnhealthy {
 					t.Fatalf("%+v, and after %s %+v", v, v.RecheckAfter, later)
 				}
-				if before := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter-1), clock); before.Health == Unhealthy {
+				if before := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter-1), clock); before.Health == HealthUnhealthy {
 					t.Fatalf("%+v, and a moment before it is due %+v", v, before)
 				}
 			}
 		default:
 			t.Fatalf("%+v", v)
 		}
-		if v.Health == Unhealthy {
-			if later := Evaluate(p, s.Machine, s.Node, at.Add(time.Hour), clock); later.Health != Unhealthy {
+		if v.Health == HealthUnhealthy {
+			if later := Evaluate(p, s.Machine, s.Node, at.Add(time.Hour), clock); later.Health != HealthUnhealthy {
 				t.Fatalf("%+v, and an hour later %+v", v, later)
 			}
 		}

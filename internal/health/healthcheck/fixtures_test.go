@@ -34,8 +34,8 @@ func policy(change ...func(*Policy)) Policy {
 	return p
 }
 
-// running returns a machine that was created at minute 0 and had a Ready Node since minute 1.
-func running(name string, change ...func(*Subject)) Subject {
+// runningSubject returns a machine that was created at minute 0 and had a Ready Node since minute 1.
+func runningSubject(name string, change ...func(*Subject)) Subject {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name),
 		CreationTimestamp: metav1.NewTime(minutes(0))}}
 	m.Status.Phase = v1beta1.MachineRunning
@@ -52,7 +52,7 @@ func running(name string, change ...func(*Subject)) Subject {
 }
 
 func starting(change ...func(*Subject)) Subject {
-	s := running("new", func(s *Subject) {
+	s := runningSubject("new", func(s *Subject) {
 		s.Machine.Status = v1beta1.MachineStatus{Phase: v1beta1.MachineProvisioned}
 		s.Node = nil
 	})
@@ -111,9 +111,9 @@ func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	var all []Subject
 	for i := range n {
 		if i < changed {
-			all = append(all, running(fmt.Sprintf("m%02d", i), change...))
+			all = append(all, runningSubject(fmt.Sprintf("m%02d", i), change...))
 		} else {
-			all = append(all, running(fmt.Sprintf("m%02d", i)))
+			all = append(all, runningSubject(fmt.Sprintf("m%02d", i)))
 		}
 	}
 	return all

@@ -39,10 +39,10 @@ func (m *state) recordGone(gone *v1beta1.Machine, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.gone == nil {
-		m.gone = map[types.UID][]Predecessor{}
+	if m.goneMachines == nil {
+		m.goneMachines = map[types.UID][]Predecessor{}
 	}
-	m.gone[owner.UID] = append(m.gone[owner.UID], predecessorOf(gone, now))
+	m.goneMachines[owner.UID] = append(m.goneMachines[owner.UID], predecessorOf(gone, now))
 }
 
 // takeGone returns the known predecessors of each set, including machines that were deleted since the last call.
@@ -50,13 +50,13 @@ func (m *state) takeGone() map[types.UID][]Predecessor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := maps.Clone(m.predecessors)
-	for set, gone := range m.gone {
+	for set, gone := range m.goneMachines {
 		for _, v := range gone {
 			if !hasPredecessor(all[set], v.UID) {
 				all[set] = append(all[set][:len(all[set]):len(all[set])], v)
 			}
 		}
 	}
-	m.gone = nil
+	m.goneMachines = nil
 	return all
 }

@@ -35,18 +35,18 @@ type Subject struct {
 	RetriesResetIn time.Duration
 }
 
-// Reason contains the reason and the message of a condition.
-type Reason struct{ Reason, Message string }
+// ConditionReason contains the reason and the message of a condition.
+type ConditionReason struct{ Reason, Message string }
 
 // DesiredCondition is the condition RemediationRequested that a policy requires of a machine.
 type DesiredCondition struct {
 	Subject Subject
-	// Mark means that the condition requests the replacement of the machine. Hold means that the condition prevents
+	// RequestsReplacement means that the condition requests the replacement of the machine. PreventsReplacement means that the condition prevents
 	// the replacement. Exactly one of the two fields is true.
-	Mark, Hold bool
-	// Forced means that a user requested the replacement.
-	Forced bool
-	Reason Reason
+	RequestsReplacement, PreventsReplacement bool
+	// IsForced means that a user requested the replacement.
+	IsForced bool
+	Reason   ConditionReason
 }
 
 // Situation contains the inputs of Decide that are the same for all machines.
@@ -58,17 +58,17 @@ type Situation struct {
 
 // Decision says which machines of a policy are remediated, and why others are not.
 type Decision struct {
-	// Expected and Healthy are numbers of machines. Remediation stops if more than Allowed additional machines become
+	// ExpectedCount and HealthyCount are numbers of machines. Remediation stops if more than AllowedUnhealthy additional machines become
 	// unhealthy.
-	Expected, Healthy, Allowed int
+	ExpectedCount, HealthyCount, AllowedUnhealthy int
 	// Targets are the sorted names of the unhealthy machines.
 	Targets []string
 	// Restriction explains why some unhealthy machines are not remediated. If all unhealthy machines are remediated,
 	// its reason is empty.
-	Restriction Reason
-	// Desired lists the conditions that machines must have, newest machine first. Other machines must not have the
+	Restriction ConditionReason
+	// DesiredConditions lists the conditions that machines must have, newest machine first. Other machines must not have the
 	// condition.
-	Desired []DesiredCondition
+	DesiredConditions []DesiredCondition
 	// Exhausted contains the unhealthy machines that are not remediated because too many replacements in a row failed.
 	Exhausted []string
 	// RecheckAfter is the time after which Decide must be called again, even without an event. Zero means never.
@@ -84,9 +84,9 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	for i, subject := range subjects {
 		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.ForDomains(subject.domains()...))
 		evaluations[i] = v
-		j.Expected++
-		if v.Health == Healthy {
-			j.Healthy++
+		j.ExpectedCount++
+		if v.Health == HealthHealthy {
+			j.HealthyCount++
 		}
 		j.recheckIn(v.RecheckAfter)
 		if !v.InTrouble {
@@ -100,65 +100,65 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 			unwell++
 			inMeltdown = inMeltdown || s.Meltdown.Affects(subject.domains()...)
 		}
-		if v.Health == Unhealthy {
+		if v.Health == HealthUnhealthy {
 			j.Targets = append(j.Targets, subject.Machine.Name)
 			if subject.OwnerFrozen {
 				frozen = append(frozen, subject.Machine.Name)
 			}
 		}
 	}
-	counted := j.Expected - unlaunched
+	counted := j.ExpectedCount - unlaunched
 	limit := p.limit(counted)
 	tooMany := unwell > limit
 	_, meltdownEverywhere := s.Meltdown[everywhere]
 	for i, subject := range subjects {
 		switch v := evaluations[i]; {
 		case has(subject.Machine.Annotations, v1beta1.AnnotationRemediate):
-			j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Mark: true, Forced: true,
-				Reason: Reason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s requests the replacement of the machine.%s",
+			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, RequestsReplacement: true, IsForced: true,
+				Reason: ConditionReason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s requests the replacement of the machine.%s",
 					v1beta1.AnnotationRemediate, nodeNote(subject))}})
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
 			j.hold(subject, v)
-		case v.Health == Unhealthy && p.Type != v1beta1.RemediationNone &&
+		case v.Health == HealthUnhealthy && p.Type != v1beta1.RemediationNone &&
 			!tooMany && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
-			j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Mark: true,
-				Reason: Reason{p.Reason, p.Name + ": " + v.Why + nodeNote(subject)}})
+			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, RequestsReplacement: true,
+				Reason: ConditionReason{p.Reason, p.Name + ": " + v.Explanation + nodeNote(subject)}})
 		}
 	}
 	slices.Sort(j.Targets)
 	slices.Sort(j.Exhausted)
-	slices.SortFunc(j.Desired, func(a, b DesiredCondition) int {
+	slices.SortFunc(j.DesiredConditions, func(a, b DesiredCondition) int {
 		x, y := a.Subject.Machine, b.Subject.Machine
 		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 	})
 	switch {
 	case meltdownEverywhere, inMeltdown && !tooMany:
-		j.Restriction = Reason{v1beta1.ReasonMeltdown, s.Meltdown.Describe(func(domain string) bool {
+		j.Restriction = ConditionReason{v1beta1.ReasonMeltdown, s.Meltdown.Describe(func(domain string) bool {
 			return slices.ContainsFunc(subjects, func(s Subject) bool { return slices.Contains(s.domains(), domain) })
 		})}
 	case tooMany:
-		j.Restriction = Reason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(
+		j.Restriction = ConditionReason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(
 			"%d of %d machines are not well, and remediation stops at more than %d (maxUnhealthy %s).", unwell, counted, limit,
 			p.MaxUnhealthy.String())}
 	case len(frozen) > 0:
-		j.Restriction = Reason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
+		j.Restriction = ConditionReason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
 	case len(j.Exhausted) > 0:
-		j.Restriction = Reason{v1beta1.ReasonRetriesExhausted, fmt.Sprintf(
+		j.Restriction = ConditionReason{v1beta1.ReasonRetriesExhausted, fmt.Sprintf(
 			"%s will not be replaced, because at least %d replacements in a row failed before (maxRetries).",
 			named(j.Exhausted), *p.MaxRetries+1)}
 	}
 	if !meltdownEverywhere && !tooMany {
-		j.Allowed = limit - unwell
+		j.AllowedUnhealthy = limit - unwell
 	}
 	return j
 }
 
 // hold forbids the replacement of a machine, because all its predecessors were replaced soon after their creation.
 func (j *Decision) hold(subject Subject, v Evaluation) {
-	j.Desired = append(j.Desired, DesiredCondition{Subject: subject, Hold: true, Reason: Reason{
+	j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, PreventsReplacement: true, Reason: ConditionReason{
 		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("This machine is not replaced, because maxRetries is reached. "+
 			"Replacements in a row before this machine: %d.", subject.Retries)}})
-	if v.Health == Unhealthy {
+	if v.Health == HealthUnhealthy {
 		j.Exhausted = append(j.Exhausted, subject.Machine.Name)
 	} else {
 		j.recheckIn(subject.RetriesResetIn)
@@ -175,7 +175,7 @@ func (p Policy) exhausted(s Subject) bool {
 // needsMark reports whether the owner replaces the machine only if a health check marks it. Owners replace failed
 // machines without a mark.
 func (p Policy) needsMark(m *v1beta1.Machine) bool {
-	return !machinestate.Failed(m) || p.Type == v1beta1.RemediationExternal
+	return !machinestate.HasFailed(m) || p.Type == v1beta1.RemediationExternal
 }
 
 func (j *Decision) recheckIn(d time.Duration) {
@@ -204,7 +204,7 @@ func evaluable(m *v1beta1.Machine) bool {
 
 // readOnly reports whether a machine must not be changed. Existing marks stay.
 func readOnly(m *v1beta1.Machine) bool {
-	return !machinestate.Live(m) || machinestate.Unchangeable(m) || preservation.Preserved(m)
+	return !machinestate.IsLive(m) || machinestate.IsUnchangeable(m) || preservation.IsPreserved(m)
 }
 
 func has(m map[string]string, key string) bool {

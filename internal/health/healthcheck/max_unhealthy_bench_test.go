@@ -8,8 +8,8 @@ func BenchmarkDecide5000Machines(b *testing.B) {
 	for b.Loop() {
 		s := situation(60)
 		s.Meltdown = DetectMeltdown(subjects, DefaultMeltdownThreshold)
-		if j := Decide(policy(), subjects, s); len(j.Desired) != 50 {
-			b.Fatalf("%d desired conditions", len(j.Desired))
+		if j := Decide(policy(), subjects, s); len(j.DesiredConditions) != 50 {
+			b.Fatalf("%d desired conditions", len(j.DesiredConditions))
 		}
 	}
 }

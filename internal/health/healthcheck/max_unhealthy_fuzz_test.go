@@ -38,7 +38,7 @@ func FuzzDecide(f *testing.F) {
 		var subjects []Subject
 		for n := 0; n+1 < len(fleet) && n < 200; n += 2 {
 			kind, since := fleet[n], float64(fleet[n+1]%now)
-			s := running(fmt.Sprintf("m%03d", n), in([]string{"", "a", "b", "c"}[kind>>2&3]))
+			s := runningSubject(fmt.Sprintf("m%03d", n), in([]string{"", "a", "b", "c"}[kind>>2&3]))
 			switch kind & 3 {
 			case 1:
 				silent(since)(&s)
@@ -89,22 +89,22 @@ func FuzzDecide(f *testing.F) {
 			}
 		}
 		marks := 0
-		for _, w := range j.Desired {
-			if w.Mark == w.Hold || w.Reason.Reason == "" || w.Reason.Message == "" {
+		for _, w := range j.DesiredConditions {
+			if w.RequestsReplacement == w.PreventsReplacement || w.Reason.Reason == "" || w.Reason.Message == "" {
 				t.Fatalf("%+v", w)
 			}
 			asked := has(w.Subject.Machine.Annotations, v1beta1.AnnotationRemediate)
-			if w.Forced != asked {
+			if w.IsForced != asked {
 				t.Fatalf("asked for=%t: %+v", asked, w)
 			}
-			if w.Hold || asked {
+			if w.PreventsReplacement || asked {
 				continue
 			}
 			marks++
 			_, all := inMeltdown[everywhere]
 			_, there := inMeltdown[w.Subject.Domain]
 			switch v := Evaluate(p, w.Subject.Machine, w.Subject.Node, s.Now, Clock{}); {
-			case v.Health != Unhealthy:
+			case v.Health != HealthUnhealthy:
 				t.Errorf("marked %s, which is %s", w.Subject.Machine.Name, v.Health)
 			case all || there:
 				t.Errorf("marked %s in a meltdown", w.Subject.Machine.Name)
@@ -121,15 +121,15 @@ func FuzzDecide(f *testing.F) {
 		if marks > 0 && unwell > allowed {
 			t.Errorf("%d of %d are unwell, %s may be, and %d are marked", unwell, len(subjects), p.MaxUnhealthy.String(), marks)
 		}
-		if j.Expected != len(subjects) || j.Healthy+unwell > j.Expected || j.Allowed < 0 || j.RecheckAfter < 0 ||
+		if j.ExpectedCount != len(subjects) || j.HealthyCount+unwell > j.ExpectedCount || j.AllowedUnhealthy < 0 || j.RecheckAfter < 0 ||
 			!slices.IsSorted(j.Targets) {
 			t.Errorf("%+v", j)
 		}
 		if j.Restriction.Reason == "" {
 			for _, name := range j.Targets {
 				at := slices.IndexFunc(subjects, func(s Subject) bool { return s.Machine.Name == name })
-				marked := slices.ContainsFunc(j.Desired, func(w DesiredCondition) bool {
-					return w.Mark && w.Subject.Machine.Name == name
+				marked := slices.ContainsFunc(j.DesiredConditions, func(w DesiredCondition) bool {
+					return w.RequestsReplacement && w.Subject.Machine.Name == name
 				})
 				if !marked && subjects[at].Machine.Status.Phase != v1beta1.MachineFailed {
 					t.Errorf("%s is unhealthy and not marked, without a reason: %+v", name, j)

@@ -31,8 +31,8 @@ func launchFailed(reason v1beta1.MachineFailureReason) func(*Subject) {
 }
 
 func marked(j Decision) (names []string) {
-	for _, w := range j.Desired {
-		if w.Mark {
+	for _, w := range j.DesiredConditions {
+		if w.RequestsReplacement {
 			names = append(names, w.Subject.Machine.Name)
 		}
 	}
@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 		{name: "one more unhealthy than allowed", subjects: fleet(10, 5, silent(20)), s: situation(60), restriction: v1beta1.ReasonTooManyUnhealthy,
 			message: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5,
 			targets: 5},
-		{name: "machines that may recover count too", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))),
+		{name: "machines that may recover count too", subjects: append(fleet(9, 4, silent(20)), runningSubject("z", silent(55))),
 			s: situation(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
 		{name: "starting machines do not count", subjects: append(fleet(9, 3, silent(20)), starting()), s: situation(60), marks: 3,
 			healthy: 6, allowed: 1, targets: 3},
@@ -130,18 +130,18 @@ func TestDecide(t *testing.T) {
 			s: inMeltdown(situation(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "have problems: 4 of 4 in a. No machine in",
 			healthy: 8, allowed: 2, targets: 2},
 		{name: "a meltdown of a zone, and an unhealthy machine in another zone", subjects: append(fleet(9, 2, silent(20), in("a")),
-			running("z", silent(20), in("c"))), s: inMeltdown(situation(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
+			runningSubject("z", silent(20), in("c"))), s: inMeltdown(situation(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown,
 			healthy: 7, allowed: 1, targets: 3},
 		{name: "a meltdown of a zone without machines of this policy", subjects: fleet(10, 1, silent(20), in("c")),
 			s: inMeltdown(situation(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "timeouts start again after the meltdown of the domain", subjects: fleet(10, 1, silent(20), in("a")),
-			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"a": minutes(51)}}}, healthy: 9,
+			s: Situation{Now: minutes(60), Clocks: Clocks{RecoveryTimes: map[string]time.Time{"a": minutes(51)}}}, healthy: 9,
 			allowed: 3},
 		{name: "timeouts start again after a meltdown of everything", subjects: fleet(10, 1, silent(20), in("a")),
-			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"": minutes(51)}}}, healthy: 9,
+			s: Situation{Now: minutes(60), Clocks: Clocks{RecoveryTimes: map[string]time.Time{"": minutes(51)}}}, healthy: 9,
 			allowed: 3},
 		{name: "timeouts continue after the meltdown of another domain", subjects: fleet(10, 1, silent(20), in("a")),
-			s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"b": minutes(51)}}}, marks: 1,
+			s: Situation{Now: minutes(60), Clocks: Clocks{RecoveryTimes: map[string]time.Time{"b": minutes(51)}}}, marks: 1,
 			healthy: 9, allowed: 3, targets: 1},
 
 		{name: "the owner is frozen", subjects: fleet(10, 1, silent(20), func(s *Subject) { s.OwnerFrozen = true }),
@@ -172,15 +172,15 @@ func TestDecide(t *testing.T) {
 			if got := marked(j); len(got) != tc.marks {
 				t.Errorf("marks %v, want %d", got, tc.marks)
 			}
-			if n := len(j.Desired) - tc.marks; n != tc.protected {
+			if n := len(j.DesiredConditions) - tc.marks; n != tc.protected {
 				t.Errorf("%d are held, want %d", n, tc.protected)
 			}
 			if j.Restriction.Reason != tc.restriction || !strings.Contains(j.Restriction.Message, tc.message) {
 				t.Errorf("restriction %+v, want %s %q", j.Restriction, tc.restriction, tc.message)
 			}
-			if j.Expected != len(tc.subjects) || j.Healthy != tc.healthy || j.Allowed != tc.allowed ||
+			if j.ExpectedCount != len(tc.subjects) || j.HealthyCount != tc.healthy || j.AllowedUnhealthy != tc.allowed ||
 				len(j.Targets) != tc.targets {
-				t.Errorf("expected %d, healthy %d, allowed %d, targets %v; want %d, %d, %d, %d", j.Expected, j.Healthy, j.Allowed,
+				t.Errorf("expected %d, healthy %d, allowed %d, targets %v; want %d, %d, %d, %d", j.ExpectedCount, j.HealthyCount, j.AllowedUnhealthy,
 					j.Targets, len(tc.subjects), tc.healthy, tc.allowed, tc.targets)
 			}
 		})
@@ -188,7 +188,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestNewestMachineIsMarkedFirst(t *testing.T) {
-	young := running("young", silent(20), func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(10)) })
+	young := runningSubject("young", silent(20), func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(10)) })
 	j := Decide(policy(), append(fleet(9, 2, silent(20)), young), situation(60))
 	if got := marked(j); !slices.Equal(got, []string{"young", "m00", "m01"}) {
 		t.Errorf("marked in the order %v", got)
@@ -196,15 +196,15 @@ func TestNewestMachineIsMarkedFirst(t *testing.T) {
 	if !slices.Equal(j.Targets, []string{"m00", "m01", "young"}) {
 		t.Errorf("targets %v", j.Targets)
 	}
-	want := Reason{v1beta1.ReasonMachineHealthCheck,
+	want := ConditionReason{v1beta1.ReasonMachineHealthCheck,
 		"MachineHealthCheck workers: Condition Ready of node node-young (node-uid-young) is Unknown: Because. Node UID: node-uid-young."}
-	if got := j.Desired[0].Reason; got != want {
+	if got := j.DesiredConditions[0].Reason; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
 func TestRecheckIsDueWhenTheFirstEvaluationChanges(t *testing.T) {
-	j := Decide(policy(), []Subject{running("a", silent(55)), running("b", silent(52)), running("c")}, situation(60))
+	j := Decide(policy(), []Subject{runningSubject("a", silent(55)), runningSubject("b", silent(52)), runningSubject("c")}, situation(60))
 	if j.RecheckAfter != 2*time.Minute {
 		t.Errorf("checks again after %s", j.RecheckAfter)
 	}
@@ -230,7 +230,7 @@ func TestExemptMachinesAreNotEvaluated(t *testing.T) {
 			false, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := running("a", tc.change).Machine
+			m := runningSubject("a", tc.change).Machine
 			if evaluable(m) != tc.evaluable || readOnly(m) != tc.readOnly {
 				t.Errorf("evaluable %t, read-only %t", evaluable(m), readOnly(m))
 			}
@@ -245,7 +245,7 @@ func TestDetectMeltdown(t *testing.T) {
 	zones := func(unwell ...int) (all []Subject) {
 		for zone := 0; zone < len(unwell); zone += 2 {
 			for i := range unwell[zone] {
-				s := running(fmt.Sprintf("%c%d", 'a'+zone/2, i), in(string(rune('a'+zone/2))))
+				s := runningSubject(fmt.Sprintf("%c%d", 'a'+zone/2, i), in(string(rune('a'+zone/2))))
 				if i < unwell[zone+1] {
 					silent(20)(&s)
 				}
@@ -331,9 +331,9 @@ func TestEndOfMeltdownIsRemembered(t *testing.T) {
 	if began, ended = r.trackMeltdown(minutes(3), Meltdown{}); len(began) != 0 || !slices.Equal(ended, []string{"a"}) {
 		t.Errorf("began %v, ended %v", began, ended)
 	}
-	c := Clocks{Stable: minutes(1), Recovered: r.recovered}
+	c := Clocks{StableSince: minutes(1), RecoveryTimes: r.recovered}
 	for domain, want := range map[string]time.Time{"a": minutes(3), "b": minutes(2), "": minutes(2)} {
-		if got := c.ForDomains(domain).Since; !got.Equal(want) {
+		if got := c.ForDomains(domain).EarliestStart; !got.Equal(want) {
 			t.Errorf("clocks in %q run from %s, want %s", domain, got, want)
 		}
 	}

@@ -155,38 +155,38 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 
 // Clocks contains the times from which timeouts may count, for all failure domains.
 type Clocks struct {
-	// Stable is the time at which this process had become the leader and had reached both clusters.
-	Stable time.Time
+	// StableSince is the time at which this process had become the leader and had reached both clusters.
+	StableSince time.Time
 	// OutageEnded is the end of the last outage, or Stable if it is unknown whether there was one.
 	OutageEnded time.Time
-	// Recovered maps each failure domain to the time at which its last meltdown ended.
-	Recovered map[string]time.Time
-	// Observed contains the times at which this process first observed problems. If Observed is nil, timeouts count
+	// RecoveryTimes maps each failure domain to the time at which its last meltdown ended.
+	RecoveryTimes map[string]time.Time
+	// Observations contains the times at which this process first observed problems. If Observations is nil, timeouts count
 	// from the transition times of conditions.
-	Observed *Observations
+	Observations *Observations
 }
 
 // Clock contains the times from which the timeouts of one machine may count.
 type Clock struct {
-	// Since is the earliest time from which the timeout of an observed problem may count.
-	Since time.Time
-	// Earliest is the end of the last outage or meltdown that this process has seen. Timeouts never count from an
+	// EarliestStart is the earliest time from which the timeout of an observed problem may count.
+	EarliestStart time.Time
+	// LastInterruption is the end of the last outage or meltdown that this process has seen. Timeouts never count from an
 	// earlier time.
-	Earliest time.Time
+	LastInterruption time.Time
 	// LeaderSince is the time at which this process became the leader.
 	LeaderSince time.Time
-	// Observed contains the times at which this process first observed problems. If Observed is nil, timeouts count
+	// Observations contains the times at which this process first observed problems. If Observations is nil, timeouts count
 	// from the transition times of conditions.
-	Observed *Observations
+	Observations *Observations
 }
 
 // ForDomains returns the Clock for a machine in these failure domains.
 func (c Clocks) ForDomains(domains ...string) Clock {
-	clock := Clock{Since: c.Stable, Earliest: latest(c.OutageEnded, c.Recovered[everywhere]), LeaderSince: c.Stable,
-		Observed: c.Observed}
+	clock := Clock{EarliestStart: c.StableSince, LastInterruption: latest(c.OutageEnded, c.RecoveryTimes[everywhere]), LeaderSince: c.StableSince,
+		Observations: c.Observations}
 	for _, d := range domains {
-		clock.Earliest = latest(clock.Earliest, c.Recovered[d])
+		clock.LastInterruption = latest(clock.LastInterruption, c.RecoveryTimes[d])
 	}
-	clock.Since = latest(clock.Since, clock.Earliest)
+	clock.EarliestStart = latest(clock.EarliestStart, clock.LastInterruption)
 	return clock
 }

@@ -83,9 +83,9 @@ func (m *Metrics) checksOf(cache client.Reader) *objectmetrics.Collector {
 	}, machines, circuit, unselected)
 }
 
-func (m *Metrics) lead() {
+func (m *Metrics) enable() {
 	if m != nil {
-		m.checks.Lead()
+		m.checks.StartExport()
 	}
 }
 
@@ -102,9 +102,9 @@ func (m *Metrics) setUnselected(groups []group) {
 	m.unselected.Store(&unselected)
 }
 
-// Replaced counts the replacement of a machine. Call the method when a set has deleted a machine in order to replace
+// CountReplacement counts the replacement of a machine. Call the method when a set has deleted a machine in order to replace
 // it.
-func (m *Metrics) Replaced(reason string) { m.count(reason, resultReplaced) }
+func (m *Metrics) CountReplacement(reason string) { m.count(reason, resultReplaced) }
 
 func (m *Metrics) count(reason, result string) {
 	if m != nil {

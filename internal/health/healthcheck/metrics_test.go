@@ -46,7 +46,7 @@ func TestMetricsOfChecksAreExportedUntilTheyAreDeleted(t *testing.T) {
 		}
 	}
 	want(circuits, "") // This process does not lead yet.
-	metrics.lead()
+	metrics.enable()
 	const circuitsOf = `
 # HELP machinist_health_check_short_circuited 1 while the condition RemediationAllowed of a MachineHealthCheck (namespace/name) is False, else 0.
 # TYPE machinist_health_check_short_circuited gauge
@@ -71,7 +71,7 @@ machinist_health_check_machines{check="ns/stopped",state="healthy"} 5
 machinist_health_check_machines{check="ns/stopped",state="selected"} 9
 machinist_health_check_machines{check="ns/stopped",state="unhealthy"} 2
 `)
-	(*Metrics)(nil).lead()
+	(*Metrics)(nil).enable()
 }
 
 func TestMachinesWithoutCheckAreCountedByNamespace(t *testing.T) {
@@ -103,7 +103,7 @@ func TestMachinesWithoutCheckAreCountedByNamespace(t *testing.T) {
 		}
 	}
 	checked := group{check: &v1beta1.MachineHealthCheck{}, namespace: "a", subjects: make([]Subject, 9)}
-	metrics.lead()
+	metrics.enable()
 	want("") // No pass has run yet.
 	metrics.setUnselected([]group{checked, {namespace: "a", subjects: make([]Subject, 2)}, {namespace: "b"}})
 	want(`

@@ -45,7 +45,7 @@ func (p *pass) readChecks(ctx context.Context) error {
 }
 
 func (p *pass) readMachines(ctx context.Context) error {
-	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
+	machines, err := index.ListShared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{},
 		client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
@@ -77,7 +77,7 @@ func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node
 		return nil, nil
 	}
 	node := &corev1.Node{}
-	err := p.Nodes.Cached.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy,
+	err := p.Nodes.CachedReader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy,
 		client.DisableReadYourWritesConsistency)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -109,7 +109,7 @@ type group struct {
 	// check is nil for the built-in policy.
 	check     *v1beta1.MachineHealthCheck
 	namespace string
-	unusable  Reason
+	unusable  ConditionReason
 }
 
 // groups returns one group for each check, and one for each namespace with unselected machines or a restriction.
@@ -122,10 +122,10 @@ func (p *pass) groups() []group {
 		g := group{policy: PolicyOf(c), check: c, namespace: c.Namespace}
 		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
 		if errs := validation.HealthCheck(c); len(errs) > 0 {
-			g.unusable, selector = Reason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}, labels.Nothing()
+			g.unusable, selector = ConditionReason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}, labels.Nothing()
 		}
 		if err != nil {
-			g.unusable, selector = Reason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}, labels.Nothing()
+			g.unusable, selector = ConditionReason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}, labels.Nothing()
 		}
 		checks, usable = append(checks, g), append(usable, selector)
 		selectors[c.Namespace] = append(selectors[c.Namespace], i)
@@ -166,7 +166,7 @@ func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {
 	for i := range g.subjects {
 		subject := &g.subjects[i]
 		clock := s.Clocks.ForDomains(subject.domains()...)
-		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, clock).Health == Unhealthy {
+		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, clock).Health == HealthUnhealthy {
 			subject.OwnerFrozen = p.ownerFrozen(ctx, subject.Machine)
 		}
 	}

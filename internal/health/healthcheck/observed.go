@@ -14,8 +14,8 @@ type Signal struct {
 	// UID identifies the Machine or Node. Type and Status are the type and the status of the object's condition.
 	UID          types.UID
 	Type, Status string
-	// Began holds the start time of the signal, by the clock of the host that wrote the condition.
-	Began time.Time
+	// StartTime holds the start time of the signal, by the clock of the host that wrote the condition.
+	StartTime time.Time
 }
 
 // signalKey is a comparable form of a Signal. Signals are not comparable with ==, because values of time.Time may
@@ -26,7 +26,7 @@ type signalKey struct {
 	began        int64
 }
 
-func (s Signal) key() signalKey { return signalKey{s.UID, s.Type, s.Status, s.Began.UnixNano()} }
+func (s Signal) key() signalKey { return signalKey{s.UID, s.Type, s.Status, s.StartTime.UnixNano()} }
 
 // Observations maps each signal to the time at which this process first observed it, by the clock of this process.
 type Observations struct {
@@ -61,15 +61,15 @@ const clockDifference = 15 * time.Minute
 // timeLeft returns the rest of a timeout, which may be negative. If c.Observed is nil, the timeout counts from
 // signal.Began, or from now if that time is in the future.
 func (c Clock) timeLeft(timeout time.Duration, signal Signal, now time.Time) time.Duration {
-	observed := signal.Began
-	if c.Observed != nil {
-		observed = c.Observed.firstObserved(signal, now)
+	observed := signal.StartTime
+	if c.Observations != nil {
+		observed = c.Observations.firstObserved(signal, now)
 	}
-	counted := latest(observed, c.Since)
+	counted := latest(observed, c.EarliestStart)
 	if counted.After(now) {
 		counted = now
 	}
-	return reachability.TimeLeft(timeout, latest(signal.Began.Add(clockDifference), c.Earliest), counted,
+	return reachability.TimeLeft(timeout, latest(signal.StartTime.Add(clockDifference), c.LastInterruption), counted,
 		c.LeaderSince, now)
 }
 

@@ -23,9 +23,9 @@ func shortTimeouts() Policy {
 // minute 30.
 func problems() map[string]Subject {
 	return map[string]Subject{
-		"silent":     running("silent", silent(30)),
-		"not Ready":  running("unready", node(corev1.NodeReady, corev1.ConditionFalse, 30)),
-		"a deadlock": running("deadlock", node("KernelDeadlock", corev1.ConditionTrue, 30)),
+		"silent":     runningSubject("silent", silent(30)),
+		"not Ready":  runningSubject("unready", node(corev1.NodeReady, corev1.ConditionFalse, 30)),
+		"a deadlock": runningSubject("deadlock", node("KernelDeadlock", corev1.ConditionTrue, 30)),
 		"starting":   starting(func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(30)) }),
 	}
 }
@@ -40,14 +40,14 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 					seen = seen.newPass()
 					leads := minutes(5 + skew)
 					return Evaluate(shortTimeouts(), s.Machine, s.Node, minutes(truth+skew),
-						Clocks{Stable: leads, OutageEnded: leads, Observed: seen}.ForDomains(""))
+						Clocks{StableSince: leads, OutageEnded: leads, Observations: seen}.ForDomains(""))
 				}
 				for _, truth := range []float64{30, 30.5, 30.99} {
-					if v := evaluate(truth, subject); v.Health != Unknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
+					if v := evaluate(truth, subject); v.Health != HealthUnknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
 						t.Fatalf("minute %v: %+v, want unknown for the rest of the minute", truth, v)
 					}
 				}
-				if v := evaluate(31, subject); v.Health != Unhealthy {
+				if v := evaluate(31, subject); v.Health != HealthUnhealthy {
 					t.Fatalf("after a minute: %+v, want unhealthy", v)
 				}
 				if len(seen.previous) > 1 || len(seen.current) > 1 {
@@ -71,8 +71,8 @@ func TestShortLivedLeadersFindProblems(t *testing.T) {
 					// The process has been the leader for at least a tenth of the timeout.
 					leads := minutes(truth + skew - 0.25)
 					v := Evaluate(shortTimeouts(), subject.Machine, subject.Node, minutes(truth+skew),
-						Clocks{Stable: leads, Observed: (*Observations)(nil).newPass()}.ForDomains(""))
-					if v.Health == Unhealthy {
+						Clocks{StableSince: leads, Observations: (*Observations)(nil).newPass()}.ForDomains(""))
+					if v.Health == HealthUnhealthy {
 						found = truth - 30
 						break
 					}
@@ -87,22 +87,22 @@ func TestShortLivedLeadersFindProblems(t *testing.T) {
 
 // Rule: health-clock-is-own.
 func TestChangedSignalBeginsAgain(t *testing.T) {
-	s := Signal{UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(1)}
+	s := Signal{UID: "node", Type: "Ready", Status: "Unknown", StartTime: minutes(1)}
 	seen := (*Observations)(nil).newPass()
 	seen.firstObserved(s, minutes(10))
 	seen = seen.newPass()
 	for what, other := range map[string]Signal{
-		"another Node":            {UID: "other", Type: "Ready", Status: "Unknown", Began: minutes(1)},
-		"another condition":       {UID: "node", Type: "DiskPressure", Status: "Unknown", Began: minutes(1)},
-		"another status":          {UID: "node", Type: "Ready", Status: "False", Began: minutes(1)},
-		"another transition time": {UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(2)},
+		"another Node":            {UID: "other", Type: "Ready", Status: "Unknown", StartTime: minutes(1)},
+		"another condition":       {UID: "node", Type: "DiskPressure", Status: "Unknown", StartTime: minutes(1)},
+		"another status":          {UID: "node", Type: "Ready", Status: "False", StartTime: minutes(1)},
+		"another transition time": {UID: "node", Type: "Ready", Status: "Unknown", StartTime: minutes(2)},
 	} {
 		if at := seen.firstObserved(other, minutes(11)); !at.Equal(minutes(11)) {
 			t.Errorf("%s was observed at %s", what, at)
 		}
 	}
 	local := s
-	local.Began = s.Began.In(time.FixedZone("here", 3600))
+	local.StartTime = s.StartTime.In(time.FixedZone("here", 3600))
 	if at := seen.firstObserved(local, minutes(11)); !at.Equal(minutes(10)) {
 		t.Errorf("the same time in another zone was observed at %s", at)
 	}

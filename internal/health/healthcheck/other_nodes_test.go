@@ -19,16 +19,16 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// cached is a cache with three machines, their Nodes and other Nodes. The cache returns shared objects.
-type cached struct {
+// cachedReader is a cache with three machines, their Nodes and other Nodes. The cache returns shared objects.
+type cachedReader struct {
 	client.Client
 	machines []any
 	nodes    map[string]*corev1.Node
 	names    []any
 }
 
-func newCached(others int) *cached {
-	c := &cached{nodes: map[string]*corev1.Node{}}
+func newCached(others int) *cachedReader {
+	c := &cachedReader{nodes: map[string]*corev1.Node{}}
 	add := func(n *corev1.Node) {
 		c.nodes[n.Name] = n
 		c.names = append(c.names, n)
@@ -43,8 +43,8 @@ func newCached(others int) *cached {
 	return c
 }
 
-// Shared implements the interface that package index needs.
-func (c *cached) Shared(_ context.Context, list client.ObjectList, options ...client.ListOption) ([]any, error) {
+// ListShared implements the interface that package index needs.
+func (c *cachedReader) ListShared(_ context.Context, list client.ObjectList, options ...client.ListOption) ([]any, error) {
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if _, ok := list.(*corev1.NodeList); ok {
 		return append([]any(nil), c.names...), nil
@@ -62,14 +62,14 @@ func (c *cached) Shared(_ context.Context, list client.ObjectList, options ...cl
 	return found, nil
 }
 
-func (c *cached) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (c *cachedReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	if _, ok := list.(*v1beta1.MachineHealthCheckList); !ok {
 		return fmt.Errorf("a list of %T is not shared", list)
 	}
 	return nil
 }
 
-func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (c *cachedReader) Get(_ context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	if asked := (&client.GetOptions{}).ApplyOptions(options); asked.UnsafeDisableDeepCopy == nil ||
 		!*asked.UnsafeDisableDeepCopy {
 		return fmt.Errorf("a copy of %T %s was requested", o, key)
@@ -84,7 +84,7 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, o
 
 func checking(others int) *Reconciler {
 	c := newCached(others)
-	return New(Options{Client: c, Nodes: &Nodes{Cached: c, Live: c}, BuiltIn: policy(),
+	return New(Options{Client: c, Nodes: &Nodes{CachedReader: c, LiveReader: c}, BuiltIn: policy(),
 		Clock: testclock.NewFakePassiveClock(minutes(60))})
 }
 
@@ -121,7 +121,7 @@ func TestOtherNodesDoNotTriggerPasses(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	for name, want := range map[string]int{"other-00001": 0, "node-m01": 1} {
-		node := r.Nodes.Cached.(*cached).nodes[name]
+		node := r.Nodes.CachedReader.(*cachedReader).nodes[name]
 		for _, report := range []func(){
 			func() { nodes.Keys.Create(t.Context(), event.CreateEvent{Object: node}, q) },
 			func() { nodes.Keys.Update(t.Context(), event.UpdateEvent{ObjectOld: node, ObjectNew: node}, q) },

@@ -40,9 +40,9 @@ type desiredByPolicy struct {
 func merge(all map[types.UID]desiredByPolicy, p Policy, desired []DesiredCondition) {
 	rank := func(w DesiredCondition) int {
 		switch {
-		case w.Forced:
+		case w.IsForced:
 			return 2
-		case w.Hold:
+		case w.PreventsReplacement:
 			return 1
 		}
 		return 0
@@ -63,7 +63,7 @@ func (p *pass) updateMarks(ctx context.Context, desired map[types.UID]desiredByP
 		if _, wanted := desired[m.UID]; wanted || c == nil || readOnly(m) {
 			continue
 		}
-		if machinestate.Failed(m) && c.Status == metav1.ConditionTrue && evaluable(m) {
+		if machinestate.HasFailed(m) && c.Status == metav1.ConditionTrue && evaluable(m) {
 			continue // The machine failed after it was marked, and is replaced with or without the mark.
 		}
 		errs = append(errs, p.withdraw(ctx, m))
@@ -75,7 +75,7 @@ func (p *pass) updateMarks(ctx context.Context, desired map[types.UID]desiredByP
 	})
 	done := 0
 	for _, w := range pending {
-		if matches(w.DesiredCondition, w.Subject.Machine) {
+		if hasCondition(w.DesiredCondition, w.Subject.Machine) {
 			continue
 		}
 		if done++; done > maxMarks {
@@ -87,37 +87,37 @@ func (p *pass) updateMarks(ctx context.Context, desired map[types.UID]desiredByP
 	return errors.Join(errs...)
 }
 
-// matches reports whether the machine has the desired condition, apart from details of the message.
-func matches(w DesiredCondition, m *v1beta1.Machine) bool {
+// hasCondition reports whether the machine has the desired condition, apart from details of the message.
+func hasCondition(w DesiredCondition, m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	return c != nil && (c.Status == metav1.ConditionTrue) == w.Mark && c.Reason == w.Reason.Reason
+	return c != nil && (c.Status == metav1.ConditionTrue) == w.RequestsReplacement && c.Reason == w.Reason.Reason
 }
 
 // applyDesired sets the condition if a live read still requires it.
 func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation) error {
 	m := &v1beta1.Machine{}
-	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(w.Subject.Machine), m); err != nil {
+	if err := p.LiveClient.Get(ctx, client.ObjectKeyFromObject(w.Subject.Machine), m); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if m.UID != w.Subject.Machine.UID || !evaluable(m) || matches(w.DesiredCondition, m) {
+	if m.UID != w.Subject.Machine.UID || !evaluable(m) || hasCondition(w.DesiredCondition, m) {
 		return nil
 	}
 	switch {
-	case w.Forced && !has(m.Annotations, v1beta1.AnnotationRemediate):
+	case w.IsForced && !has(m.Annotations, v1beta1.AnnotationRemediate):
 		return nil
-	case w.Mark && !w.Forced:
+	case w.RequestsReplacement && !w.IsForced:
 		node, err := p.liveNode(ctx, m)
 		if err != nil {
 			return err
 		}
 		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.ForDomains(w.Subject.domains()...))
-		if v.Health != Unhealthy {
+		if v.Health != HealthUnhealthy {
 			p.requeueIn(max(v.RecheckAfter, queueing.ConflictDelay)) // The cache is stale.
 			return nil
 		}
 	}
 	status := metav1.ConditionFalse
-	if w.Mark {
+	if w.RequestsReplacement {
 		status = metav1.ConditionTrue
 	}
 	before := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
@@ -136,7 +136,7 @@ func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation)
 			client.ObjectKeyFromObject(m), err)
 	}
 	result := resultExhausted
-	if w.Mark {
+	if w.RequestsReplacement {
 		result = resultRequested
 		p.event(m, corev1.EventTypeWarning, reasonRequested, message)
 	}
@@ -149,7 +149,7 @@ func (p *pass) liveNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, 
 		return nil, nil
 	}
 	node := &corev1.Node{}
-	err := p.Nodes.Live.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node)
+	err := p.Nodes.LiveReader.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
@@ -161,7 +161,7 @@ func (p *pass) liveNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, 
 
 func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 	m := &v1beta1.Machine{}
-	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
+	if err := p.LiveClient.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
@@ -174,7 +174,7 @@ func (p *pass) withdraw(ctx context.Context, cached *v1beta1.Machine) error {
 		// condition must not stay on a healthy machine.
 		changed := m.DeepCopy()
 		meta.RemoveStatusCondition(&changed.Status.Conditions, v1beta1.ConditionRemediationRequested)
-		err = p.Live.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}),
+		err = p.LiveClient.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}),
 			client.FieldOwner(fieldManager))
 	}
 	switch {
@@ -206,7 +206,7 @@ func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string,
 	if len(conditions) > 0 {
 		object.Object["status"] = map[string]any{"conditions": conditions}
 	}
-	err := p.Live.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership,
+	err := p.LiveClient.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership,
 		client.FieldOwner(fieldManager))
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (p *pass) recordRetry(ctx context.Context, s Replacement) error {
 		return err
 	}
 	target := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Machine.Namespace, Name: s.Machine.Name}}
-	if err := p.Live.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := p.LiveClient.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("record which machine %s replaces: %w", client.ObjectKeyFromObject(target), err)
 	}
 	return nil

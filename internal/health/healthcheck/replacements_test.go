@@ -13,7 +13,7 @@ import (
 
 func created(name string, at float64, change ...func(*Subject)) *v1beta1.Machine {
 	setCreation := func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(at)) }
-	return running(name, append([]func(*Subject){setCreation}, change...)...).Machine
+	return runningSubject(name, append([]func(*Subject){setCreation}, change...)...).Machine
 }
 
 func deleted(at float64) func(*Subject) {

@@ -22,7 +22,7 @@ import (
 const statusInterval = time.Second
 
 // reportStopped writes to every check that no machine is evaluated. The numbers of the last pass stay.
-func (p *pass) reportStopped(ctx context.Context, why Reason) error {
+func (p *pass) reportStopped(ctx context.Context, why ConditionReason) error {
 	var errs []error
 	for i := range p.checks {
 		status := p.checks[i].Status.DeepCopy()
@@ -42,7 +42,7 @@ func (p *pass) report(ctx context.Context, g group, j Decision) error {
 	status := g.check.Status.DeepCopy()
 	status.Conditions = conditionlimit.HealthCheck.Apply(status.Conditions)
 	status.ObservedGeneration = g.check.Generation
-	status.ExpectedMachines, status.CurrentHealthy, status.RemediationsAllowed = int32(j.Expected), int32(j.Healthy), int32(j.Allowed)
+	status.ExpectedMachines, status.CurrentHealthy, status.RemediationsAllowed = int32(j.ExpectedCount), int32(j.HealthyCount), int32(j.AllowedUnhealthy)
 	status.Targets = j.Targets[:min(len(j.Targets), maxTargets)]
 	why := j.Restriction
 	if g.unusable.Reason != "" {
@@ -77,7 +77,7 @@ func (p *pass) reportBuiltIn(g group, j Decision) {
 	}
 }
 
-func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why Reason) {
+func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why ConditionReason) {
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionRemediationAllowed, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRemediationAllowed,
 		ObservedGeneration: c.Generation, LastTransitionTime: metav1.NewTime(p.now),

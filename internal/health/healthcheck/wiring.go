@@ -47,8 +47,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 }
 
 func (r *Reconciler) delayed() handler.EventHandler {
-	return queueing.After(enqueuePass, func(reconcile.Request) time.Duration {
-		return spacing.For(r.state.machineCount())
+	return queueing.EnqueueAfter(enqueuePass, func(reconcile.Request) time.Duration {
+		return spacing.Delay(r.state.machineCount())
 	})
 }
 
@@ -61,7 +61,7 @@ func enqueuePass(context.Context, client.Object) []reconcile.Request {
 func (r *Reconciler) onlyNodesOfMachines(to handler.EventHandler) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	concerned := func(ctx context.Context, node client.Object) bool {
-		machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
+		machines, err := index.ListShared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
 			client.MatchingFields{index.MachineByNodeName: node.GetName()}, client.DisableReadYourWritesConsistency)
 		return err != nil || len(machines) > 0
 	}

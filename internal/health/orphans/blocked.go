@@ -18,8 +18,8 @@ import (
 
 // blockedReasons maps each Outcome that requires a confirmation to a reason of the condition OrphanRemovalBlocked.
 var blockedReasons = map[Outcome]string{
-	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
-	NodeReady:    v1beta1.ReasonOrphanNodeReady,
+	OutcomeMostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
+	OutcomeNodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
 
 func blockedReason(source client.Object) string {
@@ -52,7 +52,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
-		if !orphaned[d.ID] || state.Confirmed[d.ID] {
+		if !orphaned[d.ID] || state.ConfirmedIDs[d.ID] {
 			continue
 		}
 		source := scopes[d.ID].sourceOf(namespaceOf(&d.Instance))
@@ -66,11 +66,11 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 		}
 	}
 	c.Metrics.setBlocked(counts)
-	if state.Live == nil && state.needsMachineList() {
+	if state.LiveMachines == nil && state.needsMachineList() {
 		return // It is unknown which instances have a Machine.
 	}
-	nothingWaits := len(waiting) == 0 && state.Before != nil
-	for _, seen := range state.Before {
+	nothingWaits := len(waiting) == 0 && state.PreviousObservations != nil
+	for _, seen := range state.PreviousObservations {
 		nothingWaits = nothingWaits && seen.Duplicate
 	}
 	reporting := 0
@@ -117,7 +117,7 @@ func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, n
 		Type: v1beta1.ConditionOrphanRemovalBlocked, Status: metav1.ConditionTrue, ObservedGeneration: class.Generation,
 		LastTransitionTime: metav1.NewTime(now),
 	}
-	switch most, ready := names[MostOrphaned], names[NodeReady]; {
+	switch most, ready := names[OutcomeMostOrphaned], names[OutcomeNodeReady]; {
 	case len(most) > 0:
 		condition.Reason = v1beta1.ReasonMostInstancesOrphaned
 		subject, lost := wording.Count(len(most), "instance")+" have no Machine", "their Machines were lost"
@@ -151,7 +151,7 @@ func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineCla
 		return nil
 	}
 	class := &v1beta1.MachineClass{}
-	if err := c.Live.Get(ctx, client.ObjectKeyFromObject(cached), class); err != nil {
+	if err := c.LiveClient.Get(ctx, client.ObjectKeyFromObject(cached), class); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if class.UID != cached.UID || same(class) {
@@ -163,7 +163,7 @@ func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineCla
 	} else {
 		meta.SetStatusCondition(&class.Status.Conditions, want)
 	}
-	err := c.Live.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := c.LiveClient.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("patch the status of MachineClass %s: %w", nameOf(class), err)
 	}

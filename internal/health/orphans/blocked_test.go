@@ -26,56 +26,56 @@ func TestMostOrphanedInstancesAreBlocked(t *testing.T) {
 		change            func(*State)
 		want              Outcome
 	}{
-		{"one of one", 1, 0, nil, Delete},
-		{"two of two", 2, 0, nil, Delete},
-		{"two of three", 2, 1, nil, Delete},
-		{"three of three", 3, 0, nil, MostOrphaned},
-		{"three of six", 3, 3, nil, MostOrphaned},
-		{"three of seven", 3, 4, nil, Delete},
-		{"ten, which ten others replaced", 10, 10, nil, MostOrphaned},
+		{"one of one", 1, 0, nil, OutcomeDelete},
+		{"two of two", 2, 0, nil, OutcomeDelete},
+		{"two of three", 2, 1, nil, OutcomeDelete},
+		{"three of three", 3, 0, nil, OutcomeMostOrphaned},
+		{"three of six", 3, 3, nil, OutcomeMostOrphaned},
+		{"three of seven", 3, 4, nil, OutcomeDelete},
+		{"ten, which ten others replaced", 10, 10, nil, OutcomeMostOrphaned},
 		{"ten of ten a pass ago, and twenty were created since", 10, 20, func(s *State) {
-			s.InstancesBefore = map[string]int{"": 10, "ns": 10}
-		}, MostOrphaned},
-		{"ten of thirty a pass ago", 10, 20, func(s *State) { s.InstancesBefore = map[string]int{"": 30, "ns": 30} }, Delete},
+			s.PreviousInstances = map[string]int{"": 10, "ns": 10}
+		}, OutcomeMostOrphaned},
+		{"ten of thirty a pass ago", 10, 20, func(s *State) { s.PreviousInstances = map[string]int{"": 30, "ns": 30} }, OutcomeDelete},
 		{"three of three, and too young", 3, 0, func(s *State) { s.Now = ago(time.Hour) },
-			MostOrphaned},
-		{"three of three, right after an outage", 3, 0, func(s *State) { s.Stable = s.Now }, MostOrphaned},
+			OutcomeMostOrphaned},
+		{"three of three, right after an outage", 3, 0, func(s *State) { s.StableSince = s.Now }, OutcomeMostOrphaned},
 		{"few now, and most when they lost their Machines", 4, 20, func(s *State) {
-			for id, observation := range s.Before {
-				observation.Blocked = true
-				s.Before[id] = observation
+			for id, observation := range s.PreviousObservations {
+				observation.IsBlocked = true
+				s.PreviousObservations[id] = observation
 			}
-		}, MostOrphaned},
+		}, OutcomeMostOrphaned},
 		{"few now, and the class reports that they were most", 4, 20, func(s *State) {
-			s.Blocked = true
-		}, MostOrphaned},
+			s.IsBlocked = true
+		}, OutcomeMostOrphaned},
 		{"most of a namespace, and few in total", 4, 20, func(s *State) {
 			for i := range s.Instances {
-				if s.Live[s.Instances[i].MachineUID] {
+				if s.LiveMachines[s.Instances[i].MachineUID] {
 					s.Instances[i].MachineKey = fmt.Sprintf("elsewhere/m-%d", i)
 				}
 			}
-		}, MostOrphaned},
+		}, OutcomeMostOrphaned},
 		{"most of them are being terminated", 4, 0, func(s *State) {
 			s.Instances[0].State, s.Instances[1].State = provider.StateTerminating, provider.StateTerminating
-		}, Delete},
+		}, OutcomeDelete},
 		{"an administrator confirms", 10, 0, func(s *State) {
-			s.Confirmed = map[string]bool{}
+			s.ConfirmedIDs = map[string]bool{}
 			for _, in := range s.Instances {
-				s.Confirmed[in.ProviderID] = true
+				s.ConfirmedIDs[in.ProviderID] = true
 			}
-		}, Delete},
-		{"orphans are only reported", 10, 0, func(s *State) { s.ReportOnly = true }, Report},
+		}, OutcomeDelete},
+		{"orphans are only reported", 10, 0, func(s *State) { s.ReportOnly = true }, OutcomeReport},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
-				Live: map[types.UID]bool{}, Before: Observations{}}
+			s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), ProviderIDs: map[types.UID]string{},
+				LiveMachines: map[types.UID]bool{}, PreviousObservations: Observations{}}
 			s.MaxDeletes = 100
 			orphaned := map[string]bool{}
 			for n := range tc.orphans {
 				in := lost(n)
 				s.Instances = append(s.Instances, in)
-				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(30 * time.Minute)}
+				s.PreviousObservations[in.ProviderID] = Observation{Machine: in.MachineUID, FirstSeen: ago(30 * time.Minute)}
 				orphaned[in.ProviderID] = true
 			}
 			for n := range tc.retained {
@@ -89,7 +89,7 @@ func TestMostOrphanedInstancesAreBlocked(t *testing.T) {
 				if orphaned[d.ID] && d.Outcome != tc.want {
 					t.Errorf("decided %s about %s, want %s", d.Outcome, d.ID, tc.want)
 				}
-				if orphaned[d.ID] && tc.want == MostOrphaned && !plan.Observations[d.ID].Blocked && !s.Blocked {
+				if orphaned[d.ID] && tc.want == OutcomeMostOrphaned && !plan.Observations[d.ID].IsBlocked && !s.IsBlocked {
 					t.Errorf("does not remember that %s was one of most instances", d.ID)
 				}
 			}
@@ -104,13 +104,13 @@ func TestMostOrphanedInstancesAreBlocked(t *testing.T) {
 //
 // Rule: most-orphaned-needs-confirmation.
 func TestOrphansSeenOnceDoNotCountAsMost(t *testing.T) {
-	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{},
-		Live: map[types.UID]bool{}, Before: seen(lost(0), lost(1))}
+	s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), ProviderIDs: map[types.UID]string{},
+		LiveMachines: map[types.UID]bool{}, PreviousObservations: seen(lost(0), lost(1))}
 	for n := range 10 {
 		s.Instances = append(s.Instances, lost(n))
 	}
 	for _, d := range Decide(s).Decisions {
-		if _, again := s.Before[d.ID]; again != (d.Outcome == Delete) {
+		if _, again := s.PreviousObservations[d.ID]; again != (d.Outcome == OutcomeDelete) {
 			t.Errorf("decided %s about %s", d.Outcome, d.ID)
 		}
 	}
@@ -120,15 +120,15 @@ func TestOrphansSeenOnceDoNotCountAsMost(t *testing.T) {
 func TestOrphanWithReadyNodeWaitsForConfirmation(t *testing.T) {
 	in := lost(1)
 	s := State{
-		Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: seen(in),
+		Rules: rules(), Now: now, StableSince: ago(time.Hour), LiveMachines: map[types.UID]bool{}, PreviousObservations: seen(in),
 		Instances: []provider.Instance{in},
 		NodeReady: map[string]string{in.ProviderID: "node"},
 	}
-	if d := Decide(s).Decisions[0]; d.Outcome != NodeReady {
+	if d := Decide(s).Decisions[0]; d.Outcome != OutcomeNodeReady {
 		t.Errorf("decided %s", d.Outcome)
 	}
-	s.Confirmed = map[string]bool{in.ProviderID: true}
-	if d := Decide(s).Decisions[0]; d.Outcome != Delete {
+	s.ConfirmedIDs = map[string]bool{in.ProviderID: true}
+	if d := Decide(s).Decisions[0]; d.Outcome != OutcomeDelete {
 		t.Errorf("decided %s after a confirmation", d.Outcome)
 	}
 }
@@ -200,8 +200,8 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 	w.wantBlocked("small", v1beta1.ReasonMostInstancesOrphaned, "") // The list may have been incomplete.
 	w.pass()
 	w.wantBlocked("small", "", "")
-	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.Deletes() != 4 {
-		t.Errorf("the metric is %v, %d deletions were sent", n, w.cloud.Deletes())
+	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.DeleteCount() != 4 {
+		t.Errorf("the metric is %v, %d deletions were sent", n, w.cloud.DeleteCount())
 	}
 }
 
@@ -288,7 +288,7 @@ func TestMostOrphanedSurvivesRestart(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+			w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 			for n := range 4 {
 				w.createOrphan(n)
 			}
@@ -328,10 +328,10 @@ func TestBlockedConditionUsesSingularForOneInstance(t *testing.T) {
 		names   []string
 		want    string
 	}{
-		{NodeReady, []string{"a"}, "1 instance has no Machine, and its Node is Ready. The instance is not removed: "},
-		{NodeReady, []string{"a", "b"}, "2 instances have no Machine, and their Nodes are Ready. The instances are not removed: "},
-		{MostOrphaned, []string{"a"}, "1 instance has no Machine. Most instances "},
-		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine. Most instances "},
+		{OutcomeNodeReady, []string{"a"}, "1 instance has no Machine, and its Node is Ready. The instance is not removed: "},
+		{OutcomeNodeReady, []string{"a", "b"}, "2 instances have no Machine, and their Nodes are Ready. The instances are not removed: "},
+		{OutcomeMostOrphaned, []string{"a"}, "1 instance has no Machine. Most instances "},
+		{OutcomeMostOrphaned, []string{"a", "b"}, "2 instances have no Machine. Most instances "},
 	} {
 		if got := blockedCondition(class, map[Outcome][]string{test.outcome: test.names},
 			time.Now()).Message; !strings.HasPrefix(got, test.want) {

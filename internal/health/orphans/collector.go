@@ -32,11 +32,11 @@ const (
 // request.
 const stabilityPollInterval = 10 * time.Second
 
-// Reach provides information about outages of the clusters.
-type Reach interface {
-	// Stopped returns a reason and message if no instance may be removed now. If instances may be removed, the reason
+// Reachability provides information about outages of the clusters.
+type Reachability interface {
+	// StopReason returns a reason and message if no instance may be removed now. If instances may be removed, the reason
 	// is empty.
-	Stopped() (reason, message string)
+	StopReason() (reason, message string)
 	// StableSince returns the time at which this process had become the leader and had reached all clusters. stable is
 	// false if the process is not the leader, or if a cluster cannot be reached.
 	StableSince() (since time.Time, stable bool)
@@ -49,16 +49,16 @@ type Options struct {
 	Cloud provider.Driver
 	// Client reads MachineClasses and Machines from the cache. The cache may lack this process's own writes.
 	Client client.Reader
-	// Live reads Machines and Secrets from the API server of the control cluster, and writes the status of classes.
-	Live client.Client
+	// LiveClient reads Machines and Secrets from the API server of the control cluster, and writes the status of classes.
+	LiveClient client.Client
 	// Target is the target cluster, or nil if there is none.
 	Target *Target
 	// Mismatch returns an error if the cluster ID differs from the cluster ID that is recorded for this installation.
 	// Nothing is listed then.
 	Mismatch func() error
 	// Record is the object with the recorded cluster ID, for events.
-	Record *corev1.ConfigMap
-	Reach  Reach
+	Record       *corev1.ConfigMap
+	Reachability Reachability
 	// CheckInstance makes the controller of a Machine check whether the instance still exists.
 	CheckInstance func(*v1beta1.Machine)
 	Recorder      events.EventRecorder
@@ -109,8 +109,8 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 }
 
 func (c *Collector) stable() bool {
-	_, stable := c.Reach.StableSince()
-	reason, _ := c.Reach.Stopped()
+	_, stable := c.Reachability.StableSince()
+	reason, _ := c.Reachability.StopReason()
 	return stable && reason == ""
 }
 
@@ -134,8 +134,8 @@ type state struct {
 	// each namespace.
 	observations Observations
 	instances    map[string]int
-	// unseen holds the force-deleted Machines for which the last pass found nothing in the cloud.
-	unseen map[types.UID]bool
+	// unseenMachines holds the force-deleted Machines for which the last pass found nothing in the cloud.
+	unseenMachines map[types.UID]bool
 	// lostNodes holds the Nodes without a Machine and an instance in the last pass.
 	lostNodes map[types.UID]bool
 	mismatch  string

@@ -54,8 +54,8 @@ func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
 	w.pass()
 	w.want(orphan)
 	w.wantEvents("Normal OrphanDeleted small: Removing instances that have no Machine: " + orphan.ProviderID)
-	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
-		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
+	if n := w.counted("deleted"); n != 1 || w.cloud.DeleteCount() != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.DeleteCount())
 	}
 	w.cloud.Shutdown = 0
 	w.pass()
@@ -136,7 +136,7 @@ func TestClassesWithoutNamedScopeAreListedSeparately(t *testing.T) {
 // Rules: no-orphans-in-outage, one-list-per-scope.
 func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {
 	w := newWorld(t)
-	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.cloud.Scope = func(provider.Class) (string, error) { return "the account", nil }
 	w.sized("large", "large")
 	w.sizedMachine("m", "large")
@@ -146,7 +146,7 @@ func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {
 		t.Errorf("checked the instances of %v although the list failed", w.suspected)
 	}
 	page, _ := w.page()
-	want := []ledger.Unlisted{{Source: w.namespace + "/large", Why: "Throttled"},
+	want := []ledger.FailedList{{Source: w.namespace + "/large", Why: "Throttled"},
 		{Source: w.namespace + "/small", Why: "Throttled"}}
 	if !slices.Equal(page.Unlisted, want) {
 		t.Errorf("kept %+v, want %+v", page.Unlisted, want)
@@ -195,8 +195,8 @@ func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 	w.pass()
 	w.pass()
 	w.want(orphan)
-	if w.cloud.Deletes() != 0 {
-		t.Errorf("%d deletions were sent", w.cloud.Deletes())
+	if w.cloud.DeleteCount() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.DeleteCount())
 	}
 	w.events = nil
 	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
@@ -220,19 +220,19 @@ func TestRemovalIsRetriedWhileOrphanIsListed(t *testing.T) {
 	w.want(orphan)
 	w.wantEvents()
 	w.cloud.OnGet = nil
-	w.cloud.Will("Delete", fakecloud.Step{Unseen: true})
+	w.cloud.Script("Delete", fakecloud.Step{ReportsGone: true})
 	w.pass()
 	w.want(orphan)
 	w.pass()
 	w.want()
 	w.wantEvents("Normal OrphanDeleted small: Removing instances that have no Machine: " + orphan.ProviderID)
-	if n := w.counted("deleted"); n != 1 || w.cloud.Deletes() != 2 {
-		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.Deletes())
+	if n := w.counted("deleted"); n != 1 || w.cloud.DeleteCount() != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.DeleteCount())
 	}
 
 	w.cloud.Put("small", orphan) // A stale list still contains it.
-	unseen := fakecloud.Step{Unseen: true}
-	w.cloud.Will("Delete", unseen, unseen)
+	unseen := fakecloud.Step{ReportsGone: true}
+	w.cloud.Script("Delete", unseen, unseen)
 	w.pass()
 	w.pass()
 	w.wantEvents("Normal OrphanDeleted small: Removing instances that have no Machine: " + orphan.ProviderID)
@@ -261,7 +261,7 @@ func TestOnePassRemovesAtMostMaxDeletes(t *testing.T) {
 			t.Fatalf("%d left after %d passes, want %d", n, i+1, want)
 		}
 	}
-	if n := w.cloud.Deletes(); n != 6 {
+	if n := w.cloud.DeleteCount(); n != 6 {
 		t.Errorf("%d deletions were sent, want 2 in each of three passes", n)
 	}
 	if deleted, failed := w.counted("deleted"), w.counted("failed"); deleted != 4 || failed != 2 {
@@ -294,8 +294,8 @@ func TestReportOnlyRemovesNothing(t *testing.T) {
 	if n := w.counted("reported"); n != 7 {
 		t.Errorf("counted %v", n)
 	}
-	if w.cloud.Deletes() != 0 {
-		t.Errorf("%d deletions were sent", w.cloud.Deletes())
+	if w.cloud.DeleteCount() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.DeleteCount())
 	}
 }
 
@@ -426,7 +426,7 @@ func TestInstancesOfMachinesWithoutClassAreChecked(t *testing.T) {
 	}
 	w.pass()
 	w.want()
-	if w.cloud.Deletes() != 1 {
-		t.Errorf("%d deletions were sent", w.cloud.Deletes())
+	if w.cloud.DeleteCount() != 1 {
+		t.Errorf("%d deletions were sent", w.cloud.DeleteCount())
 	}
 }

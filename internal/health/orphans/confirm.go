@@ -18,14 +18,14 @@ import (
 // server. A stale class could hide that most instances were orphaned. An administrator may also have cleared the status
 // of the class. So in its first pass, a process reads the Ledger as well.
 func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope,
-	unlisted []ledger.Unlisted) error {
-	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
+	unlisted []ledger.FailedList) error {
+	state.NodeReady, state.ConfirmedIDs = map[string]string{}, map[string]bool{}
 	orphans := state.orphans()
 	if len(orphans) == 0 {
 		return nil
 	}
 	list := &v1beta1.MachineClassList{}
-	if err := c.Live.List(ctx, list, client.InNamespace(c.Rules.Namespace)); err != nil {
+	if err := c.LiveClient.List(ctx, list, client.InNamespace(c.Rules.Namespace)); err != nil {
 		return fmt.Errorf("list the classes: %w", err)
 	}
 	confirmed := map[types.UID]bool{}
@@ -33,23 +33,23 @@ func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[st
 		class := &list.Items[i]
 		confirmed[class.UID], _ = confirmation(class, state.Now)
 		if class.Spec.Provider == c.Cloud.Name() && blockedReason(class) == v1beta1.ReasonMostInstancesOrphaned {
-			state.Blocked = true
+			state.IsBlocked = true
 		}
 	}
 	incomplete := map[string]bool{}
 	for _, u := range unlisted {
 		incomplete[namespaceIn(u.Source)] = true
 	}
-	if state.Before == nil && c.Ledger != nil {
+	if state.PreviousObservations == nil && c.Ledger != nil {
 		remembered, err := c.Ledger.MostOrphaned(ctx, c.Cloud.Name(), c.Rules.Namespace)
 		if err != nil {
 			return err
 		}
-		state.Blocked = state.Blocked || remembered
+		state.IsBlocked = state.IsBlocked || remembered
 	}
 	for _, d := range orphans {
 		s, namespace := scopes[d.ID], namespaceOf(&d.Instance)
-		state.Confirmed[d.ID] = slices.ContainsFunc(s.sources, func(source client.Object) bool {
+		state.ConfirmedIDs[d.ID] = slices.ContainsFunc(s.sources, func(source client.Object) bool {
 			return confirmed[source.GetUID()] && s.confirms(source, namespace, incomplete)
 		}) || state.deletedByForce(&d.Instance)
 		if len(d.Parts) > 0 {
@@ -75,6 +75,6 @@ func confirmation(source client.Object, now time.Time) (confirmed bool, invalid 
 	if !set {
 		return false, ""
 	}
-	invalid = permitted.Until(value, now, v1beta1.MaxOrphanRemoval)
+	invalid = permitted.Check(value, now, v1beta1.MaxOrphanRemoval)
 	return invalid == "", invalid
 }

@@ -14,7 +14,7 @@ import (
 
 // ForceDeletedBook records force-deleted Machines that may have left something in the cloud.
 type ForceDeletedBook struct {
-	Book     ledger.Book
+	Book     ledger.Store
 	Rules    Rules
 	Provider string
 }
@@ -23,7 +23,7 @@ type ForceDeletedBook struct {
 // wrote at the same time.
 func (b ForceDeletedBook) AddForceDeleted(ctx context.Context, m *v1beta1.Machine, at time.Time) error {
 	e := ledger.Entry{ProviderID: m.Spec.ProviderID, Machine: nameOf(m), UID: string(m.UID), FirstSeen: at,
-		Outcome: string(ForceDeleted)}
+		Outcome: string(OutcomeForceDeleted)}
 	if m.Spec.ClassRef != nil {
 		e.Source = m.Namespace + "/" + m.Spec.ClassRef.Name
 	}
@@ -34,7 +34,7 @@ func (b ForceDeletedBook) AddForceDeleted(ctx context.Context, m *v1beta1.Machin
 
 func (r *Rules) page(provider string) ledger.Page {
 	page := ledger.Page{Provider: provider, Namespace: r.Namespace}
-	if !r.Shard.All() {
+	if !r.Shard.IsUndivided() {
 		page.Shard = fmt.Sprintf("%d-of-%d", r.Shard.Index, r.Shard.Count)
 	}
 	return page

@@ -17,7 +17,7 @@ import (
 
 func (w *world) forced(in provider.Instance) {
 	w.Helper()
-	book := ledger.Book{Client: w.api, Namespace: w.namespace}
+	book := ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.collector.Ledger = book
 	key := machineOf(&in)
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: key.UID},

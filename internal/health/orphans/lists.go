@@ -52,7 +52,7 @@ func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, 
 	version, token := "", ""
 	for {
 		list := c.emptyList()
-		if err := c.Live.List(ctx, list, client.InNamespace(c.Rules.Namespace), client.Limit(c.pageSize),
+		if err := c.LiveClient.List(ctx, list, client.InNamespace(c.Rules.Namespace), client.Limit(c.pageSize),
 			client.Continue(token)); err != nil {
 			return nil, nil, fmt.Errorf("list all machines: %w", err)
 		}
@@ -89,7 +89,7 @@ func (c *Collector) listMachines(ctx context.Context) (live map[types.UID]bool, 
 // emptyList returns an empty list of Machines. If there are no shards, the list needs only metadata, because the
 // provider IDs of all Machines are in the cache.
 func (c *Collector) emptyList() client.ObjectList {
-	if !c.Rules.Shard.All() {
+	if !c.Rules.Shard.IsUndivided() {
 		return &v1beta1.MachineList{}
 	}
 	list := &metav1.PartialObjectMetadataList{}

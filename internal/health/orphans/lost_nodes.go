@@ -36,7 +36,7 @@ func (c *Collector) deleteLostNodes(ctx context.Context, known *snapshot, state 
 	if c.Target == nil || !c.stable() || c.Rules.ReportOnly {
 		return nil
 	}
-	nodes, err := index.Shared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{})
+	nodes, err := index.ListShared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{})
 	if err != nil {
 		return fmt.Errorf("list Nodes: %w", err)
 	}
@@ -110,7 +110,7 @@ func (c *Collector) lacksRunningInstance(s *scope, known *snapshot, found map[st
 
 // deleteLostNode deletes a Node if live reads find neither its Machine nor its instance.
 func (c *Collector) deleteLostNode(ctx context.Context, lost *lostNode) error {
-	switch err := c.Live.Get(ctx, lost.machine, &v1beta1.Machine{}); {
+	switch err := c.LiveClient.Get(ctx, lost.machine, &v1beta1.Machine{}); {
 	case err == nil:
 		return nil
 	case !apierrors.IsNotFound(err):

@@ -26,8 +26,8 @@ import (
 type Target struct {
 	// Nodes reads Nodes from a cache with the index NodeByProviderID.
 	Nodes client.Reader
-	// Live is the client for reads and writes at the API server of the cluster, without a cache.
-	Live client.Client
+	// LiveClient is the client for reads and writes at the API server of the cluster, without a cache.
+	LiveClient client.Client
 	// Drainer drains Nodes.
 	Drainer Drainer
 	// Epoch returns a number that changes with each outage of the cluster.
@@ -47,7 +47,7 @@ func (c *Collector) nodesOf(ctx context.Context, in *provider.Instance) ([]*core
 	if c.Target == nil {
 		return nil, nil
 	}
-	nodes, err := index.Shared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{},
+	nodes, err := index.ListShared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{},
 		client.MatchingFields{index.NodeByProviderID: in.ProviderID})
 	if err != nil {
 		return nil, fmt.Errorf("find the Node with the provider ID %s: %w", in.ProviderID, err)
@@ -83,7 +83,7 @@ func (c *Collector) liveNodesOf(ctx context.Context, in *provider.Instance) ([]*
 	var nodes []*corev1.Node
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		node := &corev1.Node{}
-		switch err := c.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
+		switch err := c.Target.LiveClient.Get(ctx, client.ObjectKey{Name: name}, node); {
 		case apierrors.IsNotFound(err):
 		case err != nil:
 			return nil, fmt.Errorf("read Node %s: %w", name, err)
@@ -150,37 +150,37 @@ func (c *Collector) nodeAllowsRemoval(ctx context.Context, in *provider.Instance
 // target cluster, the timeouts start again.
 func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node,
 	observation *Observation) (bool, error) {
-	node, err := drain.Cordon(ctx, c.Target.Live, node)
+	node, err := drain.Cordon(ctx, c.Target.LiveClient, node)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	if epoch := c.Target.Epoch(); observation.Drain.UID != node.UID || observation.Drain.Epoch != epoch {
 		c.forgetDrain(in)
-		observation.Drain = Drain{Node: node.Name, UID: node.UID, Began: c.Clock.Now(), Epoch: epoch}
+		observation.Drain = Drain{Node: node.Name, UID: node.UID, StartTime: c.Clock.Now(), Epoch: epoch}
 	}
 	var timeouts v1beta1.MachineTimeouts
 	ready := readiness(node)
 	request := drain.Request{
 		Subject: drain.Subject{Machine: drainKey(in), UID: in.MachineUID, Node: node.Name, NodeUID: node.UID,
 			Epoch: observation.Drain.Epoch},
-		Start: observation.Drain.Began, Deadline: observation.Drain.Began.Add(timeouts.DrainOrDefault()),
+		Start: observation.Drain.StartTime, Deadline: observation.Drain.StartTime.Add(timeouts.DrainOrDefault()),
 		NodeReachable: ready.Status != corev1.ConditionUnknown && ready.Status != "",
 	}
 	if ready.Status == corev1.ConditionFalse {
 		request.NotReadySince = ready.LastTransitionTime.Time
 	}
 	outcome := c.Target.Drainer.CheckAndDrain(ctx, request)
-	if outcome.Done && ready.Status == corev1.ConditionTrue {
+	if outcome.IsDone && ready.Status == corev1.ConditionTrue {
 		outcome = c.Target.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
-			Subject: request.Subject, Reported: node.Status.VolumesAttached, Drained: outcome.LastPodGone,
+			Subject: request.Subject, ReportedVolumes: node.Status.VolumesAttached, DrainTime: outcome.LastPodGone,
 			Timeout: timeouts.VolumeDetachOrDefault(),
 		})
 	}
-	if !outcome.Done {
+	if !outcome.IsDone {
 		c.log(ctx).Info("Draining the Node of an orphan before its removal", "node", node.Name, "progress",
 			outcome.Message)
 	}
-	return outcome.Done, nil
+	return outcome.IsDone, nil
 }
 
 // drainKey returns the key of a drain. The name in the key contains a space, so it cannot be the name of a Machine.
@@ -201,9 +201,9 @@ func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observa
 	}
 	c.forgetDrain(in)
 	node := &corev1.Node{}
-	err := c.Target.Live.Get(ctx, client.ObjectKey{Name: observation.Drain.Node}, node)
+	err := c.Target.LiveClient.Get(ctx, client.ObjectKey{Name: observation.Drain.Node}, node)
 	if err == nil && node.UID == observation.Drain.UID {
-		_, err = drain.Uncordon(ctx, c.Target.Live, node)
+		_, err = drain.Uncordon(ctx, c.Target.LiveClient, node)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return err
@@ -229,7 +229,7 @@ func (c *Collector) markNodes(ctx context.Context, in *provider.Instance, source
 		if err != nil {
 			return fmt.Errorf("encode the patch of Node %s: %w", node.Name, err)
 		}
-		if err := c.Target.Live.Patch(ctx, node,
+		if err := c.Target.LiveClient.Patch(ctx, node,
 			client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("annotate Node %s: %w", node.Name, err)
 		}
@@ -244,7 +244,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*
 	if c.Target == nil || !c.stable() {
 		return nil
 	}
-	nodes, err := index.Shared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{})
+	nodes, err := index.ListShared[corev1.Node](ctx, c.Target.Nodes, &corev1.NodeList{})
 	if err != nil {
 		return fmt.Errorf("list Nodes: %w", err)
 	}
@@ -256,7 +256,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*
 		return nil
 	}
 	recorded := map[string]bool{}
-	for _, id := range known.recorded {
+	for _, id := range known.providerIDs {
 		recorded[id] = true
 	}
 	var errs []error
@@ -271,7 +271,7 @@ func (c *Collector) deleteNodes(ctx context.Context, known *snapshot, listed []*
 // deleteNode deletes a Node that a live read shows unchanged and not Ready.
 func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 	node := &corev1.Node{}
-	if err := c.Target.Live.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {
+	if err := c.Target.LiveClient.Get(ctx, client.ObjectKeyFromObject(cached), node); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if node.UID != cached.UID || node.Spec.ProviderID != cached.Spec.ProviderID || isReady(node) ||
@@ -279,7 +279,7 @@ func (c *Collector) deleteNode(ctx context.Context, cached *corev1.Node) error {
 		return nil
 	}
 	uid := node.UID
-	err := c.Target.Live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
+	err := c.Target.LiveClient.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
 		client.Preconditions{UID: &uid})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Node %s: %w", node.Name, err)

@@ -27,11 +27,11 @@ type fakeDrainer struct {
 
 func (d *fakeDrainer) CheckAndDrain(_ context.Context, r drain.Request) drain.Outcome {
 	d.asked = append(d.asked, r)
-	return drain.Outcome{Done: d.empty, LastPodGone: now}
+	return drain.Outcome{IsDone: d.empty, LastPodGone: now}
 }
 
 func (d *fakeDrainer) VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome {
-	return drain.Outcome{Done: d.detached}
+	return drain.Outcome{IsDone: d.detached}
 }
 
 func (d *fakeDrainer) Forget(types.NamespacedName) { d.forgotten++ }
@@ -46,7 +46,7 @@ func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoc
 			}).Build()
 	}
 	live, cached, drainer, epoch = cluster(), cluster(), &fakeDrainer{}, new(uint64)
-	w.collector.Target = &Target{Nodes: cached, Live: live, Drainer: drainer, Epoch: func() uint64 { return *epoch }}
+	w.collector.Target = &Target{Nodes: cached, LiveClient: live, Drainer: drainer, Epoch: func() uint64 { return *epoch }}
 	return live, cached, drainer, epoch
 }
 
@@ -144,8 +144,8 @@ func TestReadyNodeMissingInCacheBlocksRemoval(t *testing.T) {
 			w.reconcile()
 			w.pass()
 			w.want(orphan)
-			if w.cloud.Deletes() != 0 {
-				t.Errorf("%d deletions were sent", w.cloud.Deletes())
+			if w.cloud.DeleteCount() != 0 {
+				t.Errorf("%d deletions were sent", w.cloud.DeleteCount())
 			}
 			w.node(live, "one", orphan.ProviderID, corev1.ConditionUnknown)
 			w.pass()

@@ -20,7 +20,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 		c.log(ctx).Error(err, "Cannot look for orphans: the record of force-deleted Machines cannot be read")
 		return Plan{}
 	}
-	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.state.instances,
+	state := State{Rules: c.Rules, Now: now, ProviderIDs: known.providerIDs, PreviousObservations: before, PreviousInstances: c.state.instances,
 		ForceDeleted: forced}
 	var lists []provider.ListPage
 	var listed []*scope
@@ -37,19 +37,19 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	scopes := state.addLists(listed, lists)
 	c.checkMissingInstances(ctx, listed, scopes)
 	if state.needsMachineList() {
-		if state.Live, state.Elsewhere, err = c.listMachines(ctx); err != nil {
+		if state.LiveMachines, state.OtherShardIDs, err = c.listMachines(ctx); err != nil {
 			c.log(ctx).Error(err, "Not removing orphans: the Machines cannot be listed")
 		}
 	}
 	if err := c.confirmLive(ctx, &state, scopes, unlisted); err != nil {
-		state.Live = nil
+		state.LiveMachines = nil
 		c.log(ctx).Error(err, "Not removing orphans: their Nodes or the confirmations of their removal cannot be read")
 	}
 	// The lists may have taken long, so read the current state.
-	state.Stable, _ = c.Reach.StableSince()
-	state.Listed = c.Clock.Now()
+	state.StableSince, _ = c.Reachability.StableSince()
+	state.ListTime = c.Clock.Now()
 	plan := Decide(state)
-	c.carryOut(ctx, known, plan, scopes, state.Confirmed)
+	c.carryOut(ctx, known, plan, scopes, state.ConfirmedIDs)
 	c.reportBlocked(ctx, &state, plan, listed, scopes)
 	if err := c.deleteNodes(ctx, known, listed, scopes); err != nil {
 		c.log(ctx).Error(err, "Cannot delete the Nodes of removed orphans")
@@ -59,7 +59,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	}
 	page := pageOf(plan, scopes, unlisted)
 	var finished map[string]bool
-	finished, c.state.unseen = state.finishForceDeleted(listed, c.state.unseen)
+	finished, c.state.unseenMachines = state.finishForceDeleted(listed, c.state.unseenMachines)
 	page.DropForceDeleted(finished)
 	c.record(ctx, now, page)
 	return plan
@@ -120,7 +120,7 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 			log = log.WithValues("parts", d.Parts)
 		}
 		switch outcome := d.Outcome; outcome {
-		case Delete:
+		case OutcomeDelete:
 			if !c.stable() || ctx.Err() != nil {
 				log.Info("Not removing an orphan now: a cluster does not answer, or this process stops leading")
 				continue
@@ -137,39 +137,39 @@ func (c *Collector) carryOut(ctx context.Context, known *snapshot, plan Plan, sc
 				log.Error(err, "Cannot remove an orphan")
 				c.Metrics.count(actionFailed)
 				batch.add(source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
-			case removed && !observation.Reported:
+			case removed && !observation.IsReported:
 				log.Info("Removed an orphan")
 				c.Metrics.count(actionDeleted)
 				batch.add(source, reasonDeleted, d.name())
-				observation.Reported = true
+				observation.IsReported = true
 			}
 			plan.Observations[d.ID] = observation
-		case MostOrphaned, NodeReady:
+		case OutcomeMostOrphaned, OutcomeNodeReady:
 			if err := c.endDrain(ctx, in, &observation); err != nil {
 				log.Error(err, "Cannot uncordon the Node of an orphan")
 			}
-			if !observation.Warned {
+			if !observation.IsWarned {
 				log.Info("An orphan is not removed until an administrator confirms its removal", "reason", blockedReasons[outcome])
 				batch.add(source, reasonBlocked, d.name())
-				observation.Warned = true
+				observation.IsWarned = true
 			}
 			plan.Observations[d.ID] = observation
-		case Report, Duplicate:
-			if observation.Reported {
+		case OutcomeReport, OutcomeDuplicate:
+			if observation.IsReported {
 				continue
 			}
-			if outcome == Report {
+			if outcome == OutcomeReport {
 				log.Info("Found an orphan, and left it in place because of --orphan-action=report")
 				c.Metrics.count(actionReported)
 				batch.add(source, reasonFound, d.name())
 			} else {
-				log.Info("Found a second instance of a Machine, and left it in place", "recorded", known.recorded[in.MachineUID])
+				log.Info("Found a second instance of a Machine, and left it in place", "recorded", known.providerIDs[in.MachineUID])
 				c.Metrics.count(actionDuplicate)
 				batch.add(known.machines[in.MachineUID], reasonDuplicate, in.ProviderID)
 			}
-			observation.Reported = true
+			observation.IsReported = true
 			plan.Observations[d.ID] = observation
-		case Owned:
+		case OutcomeOwned:
 		default:
 			log.V(1).Info("Left an instance in place", "outcome", outcome)
 		}

@@ -34,39 +34,39 @@ type Rules struct {
 type State struct {
 	Rules
 	Now time.Time
-	// Listed is the time at which the last list was read. For new orphans, this is the time of the first observation.
+	// ListTime is the time at which the last list was read. For new orphans, this is the time of the first observation.
 	// Defaults to Now.
-	Listed time.Time
-	// Stable is the time at which this process had become the leader and had reached both clusters. The field is zero
+	ListTime time.Time
+	// StableSince is the time at which this process had become the leader and had reached both clusters. The field is zero
 	// if the process is not the leader, or if a cluster cannot be reached.
-	Stable time.Time
+	StableSince time.Time
 	// Instances contains the instances of all complete lists, without repetitions.
 	Instances []provider.Instance
 	// Leftovers are the listed parts that belong to no instance.
 	Leftovers []Leftovers
-	// Recorded maps the UIDs of the Machines in the cache to their provider IDs, which may be empty. The cache was read
+	// ProviderIDs maps the UIDs of the Machines in the cache to their provider IDs, which may be empty. The cache was read
 	// before the instances were listed.
-	Recorded map[types.UID]string
-	// Live contains the UIDs of all Machines at the API server. These Machines were listed after the instances. If the
-	// Machines were not listed, Live is nil.
-	Live map[types.UID]bool
-	// Elsewhere is the set of provider IDs of the Machines of other shards. The IDs are from the same list of Machines
+	ProviderIDs map[types.UID]string
+	// LiveMachines contains the UIDs of all Machines at the API server. These Machines were listed after the instances. If the
+	// Machines were not listed, LiveMachines is nil.
+	LiveMachines map[types.UID]bool
+	// OtherShardIDs is the set of provider IDs of the Machines of other shards. The IDs are from the same list of Machines
 	// as the field Live.
-	Elsewhere map[string]bool
-	// Before contains the observations of the previous pass, and InstancesBefore is Plan.Instances of that pass. In the
-	// first pass, Before and InstancesBefore are nil.
-	Before          Observations
-	InstancesBefore map[string]int
+	OtherShardIDs map[string]bool
+	// PreviousObservations contains the observations of the previous pass, and InstancesBefore is Plan.Instances of that pass. In the
+	// first pass, PreviousObservations and PreviousInstances are nil.
+	PreviousObservations Observations
+	PreviousInstances    map[string]int
 
 	// NodeReady maps the ID of an instance without a Machine to the name of its Ready Node. Instances whose Node is not
 	// Ready are missing.
 	NodeReady map[string]string
-	// Blocked means that an earlier pass found most instances without a Machine. The conditions of the classes contain
+	// IsBlocked means that an earlier pass found most instances without a Machine. The conditions of the classes contain
 	// this information, and after a restart also the Ledger.
-	Blocked bool
-	// Confirmed holds the IDs of orphans that may be removed: an administrator confirmed the removal on their class,
+	IsBlocked bool
+	// ConfirmedIDs holds the IDs of orphans that may be removed: an administrator confirmed the removal on their class,
 	// or their Machine was force-deleted.
-	Confirmed map[string]bool
+	ConfirmedIDs map[string]bool
 	// ForceDeleted contains the entries of the Ledger about force-deleted Machines that may still have resources in the
 	// cloud.
 	ForceDeleted forceDeleted
@@ -83,17 +83,17 @@ type Observation struct {
 	Machine types.UID
 	// Duplicate is true for a duplicate and false for an orphan.
 	Duplicate bool
-	// First is the time of the first pass that found the orphan or duplicate.
-	First time.Time
+	// FirstSeen is the time of the first pass that found the orphan or duplicate.
+	FirstSeen time.Time
 	// Attempts counts how often a pass has tried to remove the orphan.
 	Attempts int
-	// Reported means that the metric and an event have reported the orphan or duplicate.
-	Reported bool
-	// Blocked means that most instances, including this one, lost their Machines at once. The field stays true for the
+	// IsReported means that the metric and an event have reported the orphan or duplicate.
+	IsReported bool
+	// IsBlocked means that most instances, including this one, lost their Machines at once. The field stays true for the
 	// orphan, even if new Machines with new instances make the orphans a minority.
-	Blocked bool
-	// Warned means that an event has told administrators to confirm the removal.
-	Warned bool
+	IsBlocked bool
+	// IsWarned means that an event has told administrators to confirm the removal.
+	IsWarned bool
 	// Drain contains the progress of draining the orphan's Node.
 	Drain Drain
 }
@@ -103,50 +103,50 @@ type Drain struct {
 	// Node and UID are the name and the UID of the Node. These fields are empty before a drain begins.
 	Node string
 	UID  types.UID
-	// Began is the start time of the drain. Epoch identifies the period between two outages of the target cluster.
-	Began time.Time
-	Epoch uint64
+	// StartTime is the start time of the drain. Epoch identifies the period between two outages of the target cluster.
+	StartTime time.Time
+	Epoch     uint64
 }
 
 // Outcome is the decision about an instance or about leftovers.
 type Outcome string
 
 const (
-	// Delete means that the instance or the leftovers are removed now.
-	Delete Outcome = "Delete"
-	// Report means that the instance or the leftovers would be removed now, but Rules.ReportOnly is true.
-	Report Outcome = "Report"
-	// Duplicate means that the instance belongs to a Machine that has recorded another instance. The instance is kept,
+	// OutcomeDelete means that the instance or the leftovers are removed now.
+	OutcomeDelete Outcome = "Delete"
+	// OutcomeReport means that the instance or the leftovers would be removed now, but Rules.ReportOnly is true.
+	OutcomeReport Outcome = "Report"
+	// OutcomeDuplicate means that the instance belongs to a Machine that has recorded another instance. The instance is kept,
 	// because only the Machine's controller knows which of the two instances is in use.
-	Duplicate Outcome = "Duplicate"
+	OutcomeDuplicate Outcome = "Duplicate"
 
-	// MostOrphaned means that most instances lost their Machines at once. An administrator must confirm their removal.
-	MostOrphaned Outcome = "MostOrphaned"
-	// NodeReady means that the instance's Node is Ready. An administrator must confirm the removal.
-	NodeReady Outcome = "NodeReady"
+	// OutcomeMostOrphaned means that most instances lost their Machines at once. An administrator must confirm their removal.
+	OutcomeMostOrphaned Outcome = "MostOrphaned"
+	// OutcomeNodeReady means that the instance's Node is Ready. An administrator must confirm the removal.
+	OutcomeNodeReady Outcome = "NodeReady"
 
 	// All outcomes below keep the instance.
 
-	// OtherInstallation means that the tags belong to another installation or shard.
-	OtherInstallation Outcome = "OtherInstallation"
-	// Untagged means that the tags do not identify a Machine.
-	Untagged Outcome = "Untagged"
-	// Owned means that the instance has a Machine, or that the leftovers belong to a machine with an instance.
-	Owned Outcome = "Owned"
-	// Undetermined means that the cache has no Machine for the instance or leftovers, and the Machines could not be
+	// OutcomeOtherInstallation means that the tags belong to another installation or shard.
+	OutcomeOtherInstallation Outcome = "OtherInstallation"
+	// OutcomeUntagged means that the tags do not identify a Machine.
+	OutcomeUntagged Outcome = "Untagged"
+	// OutcomeOwned means that the instance has a Machine, or that the leftovers belong to a machine with an instance.
+	OutcomeOwned Outcome = "Owned"
+	// OutcomeUndetermined means that the cache has no Machine for the instance or leftovers, and the Machines could not be
 	// listed at the API server.
-	Undetermined Outcome = "Undetermined"
-	// Unconfirmed means that the previous pass did not see this orphan or duplicate.
-	Unconfirmed Outcome = "Unconfirmed"
-	// TooYoung means that the orphan may just have been created.
-	TooYoung Outcome = "TooYoung"
-	// AfterOutage means that the last outage ended less than a period ago.
-	AfterOutage Outcome = "AfterOutage"
-	// OverLimit means that this pass already removes Rules.MaxDeletes orphans.
-	OverLimit Outcome = "OverLimit"
-	// ForceDeleted is the outcome of ledger entries for force-deleted Machines whose resources were not found in a list
+	OutcomeUndetermined Outcome = "Undetermined"
+	// OutcomeUnconfirmed means that the previous pass did not see this orphan or duplicate.
+	OutcomeUnconfirmed Outcome = "Unconfirmed"
+	// OutcomeTooYoung means that the orphan may just have been created.
+	OutcomeTooYoung Outcome = "TooYoung"
+	// OutcomeAfterOutage means that the last outage ended less than a period ago.
+	OutcomeAfterOutage Outcome = "AfterOutage"
+	// OutcomeOverLimit means that this pass already removes Rules.MaxDeletes orphans.
+	OutcomeOverLimit Outcome = "OverLimit"
+	// OutcomeForceDeleted is the outcome of ledger entries for force-deleted Machines whose resources were not found in a list
 	// yet.
-	ForceDeleted Outcome = "ForceDeleted"
+	OutcomeForceDeleted Outcome = "ForceDeleted"
 )
 
 // Decision is the decision about one instance, or about the leftovers of one machine.
@@ -195,24 +195,24 @@ func Decide(s State) Plan {
 	for i, d := range subjects {
 		in := &d.Instance
 		outcome := outcomes[i]
-		if outcome == Delete || outcome == Duplicate {
-			observation, again := s.Before[d.ID]
-			if !again || observation.Machine != in.MachineUID || observation.Duplicate != (outcome == Duplicate) {
-				observation, again = Observation{Machine: in.MachineUID, Duplicate: outcome == Duplicate,
-					First: latest(s.Now, s.Listed)}, false
+		if outcome == OutcomeDelete || outcome == OutcomeDuplicate {
+			observation, again := s.PreviousObservations[d.ID]
+			if !again || observation.Machine != in.MachineUID || observation.Duplicate != (outcome == OutcomeDuplicate) {
+				observation, again = Observation{Machine: in.MachineUID, Duplicate: outcome == OutcomeDuplicate,
+					FirstSeen: latest(s.Now, s.ListTime)}, false
 			}
-			observation.Blocked = outcome == Delete && !s.deletedByForce(in) &&
-				(observation.Blocked || s.Blocked || most[everywhere] || most[namespaceOf(in)])
+			observation.IsBlocked = outcome == OutcomeDelete && !s.deletedByForce(in) &&
+				(observation.IsBlocked || s.IsBlocked || most[everywhere] || most[namespaceOf(in)])
 			p.Observations[d.ID] = observation
 			switch {
 			case !again:
-				outcome = Unconfirmed
-			case outcome == Delete:
+				outcome = OutcomeUnconfirmed
+			case outcome == OutcomeDelete:
 				outcome = s.orphanOutcome(d.ID, in, observation)
 			}
 		}
 		d.Outcome = outcome
-		if outcome == Delete {
+		if outcome == OutcomeDelete {
 			due = append(due, d)
 			continue
 		}
@@ -220,10 +220,10 @@ func Decide(s State) Plan {
 	}
 	slices.SortFunc(due, func(a, b Decision) int {
 		x, y := p.Observations[a.ID], p.Observations[b.ID]
-		return cmp.Or(cmp.Compare(x.Attempts, y.Attempts), x.First.Compare(y.First), byID(a, b))
+		return cmp.Or(cmp.Compare(x.Attempts, y.Attempts), x.FirstSeen.Compare(y.FirstSeen), byID(a, b))
 	})
 	for i := max(s.MaxDeletes, 0); i < len(due); i++ {
-		due[i].Outcome = OverLimit
+		due[i].Outcome = OutcomeOverLimit
 	}
 	slices.SortFunc(p.Decisions, byID)
 	p.Decisions = append(due, p.Decisions...)
@@ -232,7 +232,7 @@ func Decide(s State) Plan {
 
 func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	claimed := map[string]bool{}
-	for _, id := range s.Recorded {
+	for _, id := range s.ProviderIDs {
 		claimed[id] = true
 	}
 	listed := map[types.UID]bool{}
@@ -258,28 +258,28 @@ func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
 	switch {
 	case s.ClusterID == "" || in.ClusterID != s.ClusterID:
-		return OtherInstallation
+		return OutcomeOtherInstallation
 	case d.ID == "" || in.MachineUID == "" || !named || namespace == "" || name == "" || strings.Contains(name, "/"):
-		return Untagged
+		return OutcomeUntagged
 	case s.Namespace != "" && namespace != s.Namespace, !s.Shard.Owns(namespace):
-		return OtherInstallation
+		return OutcomeOtherInstallation
 	case claimed[d.ID]:
-		return Owned
+		return OutcomeOwned
 	}
-	recorded, cached := s.Recorded[in.MachineUID]
+	recorded, cached := s.ProviderIDs[in.MachineUID]
 	switch {
 	case len(d.Parts) > 0 && (cached || listed[in.MachineUID]):
-		return Owned
+		return OutcomeOwned
 	case cached && recorded != "":
-		return Duplicate
-	case cached, s.Live[in.MachineUID]:
-		return Owned
-	case s.Live == nil:
-		return Undetermined
-	case s.Elsewhere[d.ID]:
-		return Owned
+		return OutcomeDuplicate
+	case cached, s.LiveMachines[in.MachineUID]:
+		return OutcomeOwned
+	case s.LiveMachines == nil:
+		return OutcomeUndetermined
+	case s.OtherShardIDs[d.ID]:
+		return OutcomeOwned
 	}
-	return Delete
+	return OutcomeDelete
 }
 
 const (
@@ -309,9 +309,9 @@ func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances 
 			continue
 		}
 		switch outcomes[i] {
-		case Owned, Duplicate:
-		case Delete:
-			if before, again := s.Before[subjects[i].ID]; again && before.Machine == in.MachineUID && !before.Duplicate {
+		case OutcomeOwned, OutcomeDuplicate:
+		case OutcomeDelete:
+			if before, again := s.PreviousObservations[subjects[i].ID]; again && before.Machine == in.MachineUID && !before.Duplicate {
 				orphaned[everywhere]++
 				orphaned[namespaceOf(in)]++
 			}
@@ -324,7 +324,7 @@ func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances 
 	most := map[string]bool{}
 	for namespace, n := range orphaned {
 		of := instances[namespace]
-		if before, known := s.InstancesBefore[namespace]; known {
+		if before, known := s.PreviousInstances[namespace]; known {
 			of = min(of, before)
 		}
 		most[namespace] = n >= minMostOrphaned && n*mostOrphanedDivisor >= of
@@ -341,23 +341,23 @@ func namespaceIn(key string) string {
 
 func (s *State) orphanOutcome(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
-	case seen.Blocked && !s.Confirmed[id] && !s.ReportOnly:
+	case seen.IsBlocked && !s.ConfirmedIDs[id] && !s.ReportOnly:
 		// This check comes before the checks of the age and of outages, because the outcome MostOrphaned is stored at
 		// once in the condition of a class. Without the condition, a new process would not know that the removal is
 		// blocked.
-		return MostOrphaned
-	case !s.isOld(in, seen.First, s.Now):
-		return TooYoung
-	case s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:
-		return AfterOutage
+		return OutcomeMostOrphaned
+	case !s.isOld(in, seen.FirstSeen, s.Now):
+		return OutcomeTooYoung
+	case s.StableSince.IsZero() || s.Now.Sub(s.StableSince) < s.Period:
+		return OutcomeAfterOutage
 	case s.ReportOnly:
-		return Report
-	case s.Confirmed[id]:
-		return Delete
+		return OutcomeReport
+	case s.ConfirmedIDs[id]:
+		return OutcomeDelete
 	case s.NodeReady[id] != "":
-		return NodeReady
+		return OutcomeNodeReady
 	}
-	return Delete
+	return OutcomeDelete
 }
 
 func latest(a, b time.Time) time.Time {
@@ -395,13 +395,13 @@ func Confirm(r Rules, planned, read *provider.Instance) bool {
 
 // needsMachineList reports whether some instances cannot be classified without a live list of Machines.
 func (s *State) needsMachineList() bool {
-	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Outcome == Undetermined })
+	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Outcome == OutcomeUndetermined })
 }
 
 func (s *State) orphans() (all []Decision) {
 	subjects, outcomes := s.subjects()
 	for i := range subjects {
-		if outcomes[i] == Delete {
+		if outcomes[i] == OutcomeDelete {
 			all = append(all, subjects[i])
 		}
 	}

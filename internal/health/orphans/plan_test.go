@@ -29,14 +29,14 @@ func lost(n int) provider.Instance {
 
 func owned(s *State, n int) provider.Instance {
 	in := lost(n)
-	s.Live[in.MachineUID] = true
+	s.LiveMachines[in.MachineUID] = true
 	return in
 }
 
 func seen(instances ...provider.Instance) Observations {
 	out := Observations{}
 	for _, in := range instances {
-		out[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(30 * time.Minute)}
+		out[in.ProviderID] = Observation{Machine: in.MachineUID, FirstSeen: ago(30 * time.Minute)}
 	}
 	return out
 }
@@ -50,79 +50,79 @@ func TestOnlyInstancesWithoutOwnerAreOrphans(t *testing.T) {
 		want     Outcome
 		observed bool // in the observations
 	}{
-		{"an orphan", nil, Delete, true},
+		{"an orphan", nil, OutcomeDelete, true},
 		{"its removal has begun", func(_ *State, in *provider.Instance) { in.State = provider.StateTerminating },
-			Delete, true},
-		{"seen for the first time", func(s *State, _ *provider.Instance) { s.Before = nil }, Unconfirmed, true},
+			OutcomeDelete, true},
+		{"seen for the first time", func(s *State, _ *provider.Instance) { s.PreviousObservations = nil }, OutcomeUnconfirmed, true},
 		{"seen before as another machine's", func(s *State, in *provider.Instance) {
-			s.Before = Observations{in.ProviderID: {Machine: "another", First: ago(time.Hour)}}
-		}, Unconfirmed, true},
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: "another", FirstSeen: ago(time.Hour)}}
+		}, OutcomeUnconfirmed, true},
 		{"seen before as a duplicate", func(s *State, in *provider.Instance) {
-			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
-		}, Unconfirmed, true},
-		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, OtherInstallation, false},
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, FirstSeen: ago(time.Hour)}}
+		}, OutcomeUnconfirmed, true},
+		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, OutcomeOtherInstallation, false},
 		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" },
-			OtherInstallation, false},
+			OutcomeOtherInstallation, false},
 		{"without a cluster ID", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" },
-			OtherInstallation, false},
-		{"without a UID", func(_ *State, in *provider.Instance) { in.MachineUID = "" }, Untagged, false},
-		{"without a name", func(_ *State, in *provider.Instance) { in.MachineKey = "" }, Untagged, false},
-		{"without a namespace", func(_ *State, in *provider.Instance) { in.MachineKey = "/m" }, Untagged, false},
-		{"without a name in the key", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/" }, Untagged, false},
-		{"with a malformed key", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/a/b" }, Untagged, false},
+			OutcomeOtherInstallation, false},
+		{"without a UID", func(_ *State, in *provider.Instance) { in.MachineUID = "" }, OutcomeUntagged, false},
+		{"without a name", func(_ *State, in *provider.Instance) { in.MachineKey = "" }, OutcomeUntagged, false},
+		{"without a namespace", func(_ *State, in *provider.Instance) { in.MachineKey = "/m" }, OutcomeUntagged, false},
+		{"without a name in the key", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/" }, OutcomeUntagged, false},
+		{"with a malformed key", func(_ *State, in *provider.Instance) { in.MachineKey = "ns/a/b" }, OutcomeUntagged, false},
 		{"without a provider ID", func(s *State, in *provider.Instance) {
 			in.ProviderID = ""
-			s.Before = seen(*in)
-		}, Untagged, false},
-		{"in our namespace", func(s *State, _ *provider.Instance) { s.Namespace = "ns" }, Delete, true},
-		{"in another namespace", func(s *State, _ *provider.Instance) { s.Namespace = "n" }, OtherInstallation, false},
-		{"its machine is at the API server", func(s *State, in *provider.Instance) { s.Live[in.MachineUID] = true },
-			Owned, false},
-		{"its machine is in the cache only", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = "" },
-			Owned, false},
-		{"its machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = in.ProviderID },
-			Owned, false},
-		{"another machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded["rescue"] = in.ProviderID },
-			Owned, false},
+			s.PreviousObservations = seen(*in)
+		}, OutcomeUntagged, false},
+		{"in our namespace", func(s *State, _ *provider.Instance) { s.Namespace = "ns" }, OutcomeDelete, true},
+		{"in another namespace", func(s *State, _ *provider.Instance) { s.Namespace = "n" }, OutcomeOtherInstallation, false},
+		{"its machine is at the API server", func(s *State, in *provider.Instance) { s.LiveMachines[in.MachineUID] = true },
+			OutcomeOwned, false},
+		{"its machine is in the cache only", func(s *State, in *provider.Instance) { s.ProviderIDs[in.MachineUID] = "" },
+			OutcomeOwned, false},
+		{"its machine has recorded it", func(s *State, in *provider.Instance) { s.ProviderIDs[in.MachineUID] = in.ProviderID },
+			OutcomeOwned, false},
+		{"another machine has recorded it", func(s *State, in *provider.Instance) { s.ProviderIDs["rescue"] = in.ProviderID },
+			OutcomeOwned, false},
 		{"its machine has another instance", func(s *State, in *provider.Instance) {
-			s.Recorded[in.MachineUID] = "sim:///other"
-		}, Unconfirmed, true},
+			s.ProviderIDs[in.MachineUID] = "sim:///other"
+		}, OutcomeUnconfirmed, true},
 		{"its machine already had another instance in the pass before", func(s *State, in *provider.Instance) {
-			s.Recorded[in.MachineUID] = "sim:///other"
-			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
-		}, Duplicate, true},
-		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.Live = nil }, Undetermined, false},
+			s.ProviderIDs[in.MachineUID] = "sim:///other"
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, FirstSeen: ago(time.Hour)}}
+		}, OutcomeDuplicate, true},
+		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.LiveMachines = nil }, OutcomeUndetermined, false},
 		{"no machine exists", func(s *State, _ *provider.Instance) {
-			s.Live, s.Recorded = map[types.UID]bool{}, nil
-		}, Delete, true},
-		{"young", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20*time.Minute - 1) }, TooYoung, true},
+			s.LiveMachines, s.ProviderIDs = map[types.UID]bool{}, nil
+		}, OutcomeDelete, true},
+		{"young", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20*time.Minute - 1) }, OutcomeTooYoung, true},
 		{"old by the provider's clock only, and seen recently", func(s *State, in *provider.Instance) {
 			in.LaunchTime = ago(20*time.Minute + clockDifference - 1)
-			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(20*time.Minute - 1)}}
-		}, TooYoung, true},
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, FirstSeen: ago(20*time.Minute - 1)}}
+		}, OutcomeTooYoung, true},
 		{"old beyond clock differences, and seen recently", func(s *State, in *provider.Instance) {
 			in.LaunchTime = ago(20*time.Minute + clockDifference)
-			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(time.Minute)}}
-		}, Delete, true},
-		{"just old enough", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20 * time.Minute) }, Delete, true},
-		{"created in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, TooYoung, true},
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, FirstSeen: ago(time.Minute)}}
+		}, OutcomeDelete, true},
+		{"just old enough", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20 * time.Minute) }, OutcomeDelete, true},
+		{"created in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, OutcomeTooYoung, true},
 		{"of unknown age, seen long ago", func(_ *State, in *provider.Instance) { in.LaunchTime = time.Time{} },
-			Delete, true},
+			OutcomeDelete, true},
 		{"of unknown age, seen recently", func(s *State, in *provider.Instance) {
 			in.LaunchTime = time.Time{}
-			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(10 * time.Minute)}}
-		}, TooYoung, true},
-		{"after an outage", func(s *State, _ *provider.Instance) { s.Stable = ago(30*time.Minute - 1) }, AfterOutage, true},
-		{"during an outage", func(s *State, _ *provider.Instance) { s.Stable = time.Time{} }, AfterOutage, true},
-		{"long after an outage", func(s *State, _ *provider.Instance) { s.Stable = ago(30 * time.Minute) }, Delete, true},
-		{"none may be removed", func(s *State, _ *provider.Instance) { s.MaxDeletes = 0 }, OverLimit, true},
-		{"orphans are only reported", func(s *State, _ *provider.Instance) { s.ReportOnly = true }, Report, true},
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, FirstSeen: ago(10 * time.Minute)}}
+		}, OutcomeTooYoung, true},
+		{"after an outage", func(s *State, _ *provider.Instance) { s.StableSince = ago(30*time.Minute - 1) }, OutcomeAfterOutage, true},
+		{"during an outage", func(s *State, _ *provider.Instance) { s.StableSince = time.Time{} }, OutcomeAfterOutage, true},
+		{"long after an outage", func(s *State, _ *provider.Instance) { s.StableSince = ago(30 * time.Minute) }, OutcomeDelete, true},
+		{"none may be removed", func(s *State, _ *provider.Instance) { s.MaxDeletes = 0 }, OutcomeOverLimit, true},
+		{"orphans are only reported", func(s *State, _ *provider.Instance) { s.ReportOnly = true }, OutcomeReport, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in := lost(1)
 			s := State{
-				Rules: rules(), Now: now, Stable: ago(time.Hour), Before: seen(in),
-				Recorded: map[types.UID]string{"uid-9": "sim:///i-9"}, Live: map[types.UID]bool{"uid-9": true},
+				Rules: rules(), Now: now, StableSince: ago(time.Hour), PreviousObservations: seen(in),
+				ProviderIDs: map[types.UID]string{"uid-9": "sim:///i-9"}, LiveMachines: map[types.UID]bool{"uid-9": true},
 			}
 			if tc.change != nil {
 				tc.change(&s, &in)
@@ -141,26 +141,26 @@ func TestOnlyInstancesWithoutOwnerAreOrphans(t *testing.T) {
 
 // Rule: orphan-removals-limited.
 func TestRemovalsAreLimitedAndFewestAttemptsComeFirst(t *testing.T) {
-	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: Observations{}}
+	s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), LiveMachines: map[types.UID]bool{}, PreviousObservations: Observations{}}
 	s.MaxDeletes = 2
 	for n := range 5 {
 		in := lost(n)
 		s.Instances = append(s.Instances, in, owned(&s, n+10), owned(&s, n+20))
-		s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Hour)}
+		s.PreviousObservations[in.ProviderID] = Observation{Machine: in.MachineUID, FirstSeen: ago(time.Hour)}
 	}
 	// Two failed removals must not delay the others.
 	for _, n := range []int{0, 1} {
-		observation := s.Before[lost(n).ProviderID]
+		observation := s.PreviousObservations[lost(n).ProviderID]
 		observation.Attempts = 3
-		s.Before[lost(n).ProviderID] = observation
+		s.PreviousObservations[lost(n).ProviderID] = observation
 	}
-	oldest := s.Before[lost(4).ProviderID]
-	oldest.First = ago(2 * time.Hour)
-	s.Before[lost(4).ProviderID] = oldest
+	oldest := s.PreviousObservations[lost(4).ProviderID]
+	oldest.FirstSeen = ago(2 * time.Hour)
+	s.PreviousObservations[lost(4).ProviderID] = oldest
 
 	var got []string
 	for _, d := range Decide(s).Decisions {
-		if d.Outcome == Delete {
+		if d.Outcome == OutcomeDelete {
 			got = append(got, d.Instance.ProviderID)
 		}
 	}
@@ -209,16 +209,16 @@ func FuzzOnlyOrphansAreRemoved(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, uint8(3), false)
 	f.Add([]byte{255, 254, 253, 16, 32, 64, 128, 7, 15, 31, 63, 127}, uint8(0), true)
 	f.Fuzz(func(t *testing.T, bits []byte, limit uint8, listed bool) {
-		s := State{Rules: rules(), Now: now, Recorded: map[types.UID]string{}, Before: Observations{}}
+		s := State{Rules: rules(), Now: now, ProviderIDs: map[types.UID]string{}, PreviousObservations: Observations{}}
 		s.MaxDeletes = int(limit % 5)
 		if limit&8 != 0 {
 			s.Namespace = "ns"
 		}
 		if limit&16 != 0 {
-			s.Stable = ago(time.Duration(limit) * time.Minute)
+			s.StableSince = ago(time.Duration(limit) * time.Minute)
 		}
 		if listed {
-			s.Live = map[types.UID]bool{}
+			s.LiveMachines = map[types.UID]bool{}
 		}
 		for n := 0; n+1 < len(bits); n += 2 {
 			a, b := bits[n], bits[n+1]
@@ -237,14 +237,14 @@ func FuzzOnlyOrphansAreRemoved(f *testing.F) {
 				in.LaunchTime = time.Time{}
 			}
 			if a&16 != 0 {
-				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Duration(b/2) * time.Minute),
+				s.PreviousObservations[in.ProviderID] = Observation{Machine: in.MachineUID, FirstSeen: ago(time.Duration(b/2) * time.Minute),
 					Attempts: int(b % 3), Duplicate: b&32 != 0}
 			}
 			if a&32 != 0 && listed {
-				s.Live[in.MachineUID] = true
+				s.LiveMachines[in.MachineUID] = true
 			}
 			if b&1 != 0 {
-				s.Recorded[in.MachineUID] = []string{"", in.ProviderID, "sim:///other"}[int(b)%3]
+				s.ProviderIDs[in.MachineUID] = []string{"", in.ProviderID, "sim:///other"}[int(b)%3]
 			}
 			if b&2 != 0 {
 				s.Leftovers = append(s.Leftovers, Leftovers{ID: in.ProviderID, Parts: []provider.Leftover{{
@@ -255,7 +255,7 @@ func FuzzOnlyOrphansAreRemoved(f *testing.F) {
 			}
 			s.Instances = append(s.Instances, in)
 		}
-		before := maps.Clone(s.Before)
+		before := maps.Clone(s.PreviousObservations)
 		plan := Decide(s)
 		if len(plan.Decisions) != len(s.Instances)+len(s.Leftovers) {
 			t.Fatalf("%d decisions about %d instances and %d leftovers", len(plan.Decisions), len(s.Instances), len(s.Leftovers))
@@ -263,22 +263,22 @@ func FuzzOnlyOrphansAreRemoved(f *testing.F) {
 		removed := 0
 		for _, d := range plan.Decisions {
 			in := d.Instance
-			if d.Outcome != Delete {
+			if d.Outcome != OutcomeDelete {
 				continue
 			}
 			removed++
-			_, cached := s.Recorded[in.MachineUID]
+			_, cached := s.ProviderIDs[in.MachineUID]
 			observation, again := before[d.ID]
 			switch {
 			case in.ClusterID != "ours" || in.MachineUID == "" || in.MachineKey[:3] != "ns/" && s.Namespace != "":
 				t.Errorf("removed %+v, which is not of this installation", in)
-			case !listed || s.Live[in.MachineUID] || cached:
+			case !listed || s.LiveMachines[in.MachineUID] || cached:
 				t.Errorf("removed %+v, which has a Machine or may have one", in)
 			case !again || observation.Machine != in.MachineUID || observation.Duplicate:
 				t.Errorf("removed %+v, which was not seen before", in)
 			case !in.LaunchTime.IsZero() && now.Sub(in.LaunchTime) < s.MinAge:
 				t.Errorf("removed %+v, which is young", in)
-			case s.Stable.IsZero() || now.Sub(s.Stable) < s.Period:
+			case s.StableSince.IsZero() || now.Sub(s.StableSince) < s.Period:
 				t.Errorf("removed %+v after an outage", in)
 			}
 		}

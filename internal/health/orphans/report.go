@@ -27,7 +27,7 @@ func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page)
 	}
 	named := c.Rules.page(c.Cloud.Name())
 	page.Provider, page.Namespace, page.Shard = named.Provider, named.Namespace, named.Shard
-	page.Written, page.Period = now, int64(c.Rules.Period/time.Second)
+	page.WriteTime, page.Period = now, int64(c.Rules.Period/time.Second)
 	if err := c.Ledger.Keep(ctx, page); err != nil {
 		c.log(ctx).Error(err, "Cannot record the orphans that the pass found")
 	}
@@ -35,21 +35,21 @@ func (c *Collector) record(ctx context.Context, now time.Time, page ledger.Page)
 
 // pageOf returns the orphans and duplicates of a pass. If there are too many orphans for a page, the page contains the
 // orphans that are removed first.
-func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
+func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.FailedList) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
 		observation, seen := plan.Observations[d.ID]
 		if !seen {
 			continue // The instance is not an orphan, or is unclassified.
 		}
-		page.MostOrphaned = page.MostOrphaned || observation.Blocked
+		page.MostOrphaned = page.MostOrphaned || observation.IsBlocked
 		if page.Total++; page.Total > ledger.MostEntries {
 			continue
 		}
 		e := ledger.Entry{
 			ProviderID: d.Instance.ProviderID, Parts: d.Parts, Machine: d.Instance.MachineKey,
 			UID:       string(d.Instance.MachineUID),
-			FirstSeen: observation.First, Outcome: string(d.Outcome),
+			FirstSeen: observation.FirstSeen, Outcome: string(d.Outcome),
 		}
 		if s := scopes[d.ID]; s != nil {
 			e.Source = nameOf(s.sourceOf(namespaceOf(&d.Instance)))
@@ -67,9 +67,9 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 }
 
 // unlistedFor returns an entry for each class of a scope that could not be listed.
-func unlistedFor(s *scope, err error) (all []ledger.Unlisted) {
+func unlistedFor(s *scope, err error) (all []ledger.FailedList) {
 	for _, source := range s.sources {
-		all = append(all, ledger.Unlisted{Source: nameOf(source), Why: string(provider.CodeOf(err))})
+		all = append(all, ledger.FailedList{Source: nameOf(source), Why: string(provider.CodeOf(err))})
 	}
 	return all
 }

@@ -27,7 +27,7 @@ func (w *world) page() (ledger.Page, string) {
 // Rule: orphan-report-kept.
 func TestResultOfPassIsRecorded(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
-	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.reconcile()
 	page, empty := w.page()
 	if page.Total != 0 || page.Period != int64((30*time.Minute)/time.Second) || page.Stopped != "" {
@@ -43,13 +43,13 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 	seen := w.clock.Now()
 	page, _ = w.page()
 	if page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != orphan.ProviderID ||
-		page.Entries[0].Outcome != string(Unconfirmed) ||
+		page.Entries[0].Outcome != string(OutcomeUnconfirmed) ||
 		page.Entries[0].Source != w.namespace+"/small" || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v", page)
 	}
 	w.pass()
 	page, reported := w.page()
-	if page.Entries[0].Outcome != string(Report) {
+	if page.Entries[0].Outcome != string(OutcomeReport) {
 		t.Errorf("kept %+v", page)
 	}
 	w.pass()
@@ -60,7 +60,7 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 	// A new process finds the time of the first observation in the ledger.
 	w.collector = New(w.collector.Options)
 	w.reconcile()
-	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) ||
+	if page, _ = w.page(); page.Entries[0].Outcome != string(OutcomeUnconfirmed) ||
 		!page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v after a restart", page)
 	}
@@ -69,7 +69,7 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 // Rule: orphan-report-kept.
 func TestUnlistedClassesAreRecorded(t *testing.T) {
 	w := newWorld(t)
-	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.classOf("dark", "dark")
 	if err := w.api.Delete(t.Context(), w.secret("dark")); err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestUnlistedClassesAreRecorded(t *testing.T) {
 	}
 	w.reconcile()
 	page, _ := w.page()
-	want := []ledger.Unlisted{{Source: w.namespace + "/dark", Why: "CredentialsNotFound"},
+	want := []ledger.FailedList{{Source: w.namespace + "/dark", Why: "CredentialsNotFound"},
 		{Source: w.namespace + "/small", Why: "Unavailable"}}
 	if len(page.Unlisted) != 2 || page.Unlisted[0] != want[0] || page.Unlisted[1] != want[1] {
 		t.Errorf("kept %+v, want %+v", page.Unlisted, want)

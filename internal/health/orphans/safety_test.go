@@ -32,8 +32,8 @@ func TestInstancesOfOthersAreNeverTouched(t *testing.T) {
 	}
 	w.want(instances...)
 	w.wantEvents()
-	if w.cloud.Deletes() != 0 {
-		t.Errorf("%d deletions were sent", w.cloud.Deletes())
+	if w.cloud.DeleteCount() != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.DeleteCount())
 	}
 }
 
@@ -47,12 +47,12 @@ func TestMachineCreatedDuringPassKeepsInstance(t *testing.T) {
 		created++
 		m := w.machine(fmt.Sprintf("m-%d", created), "small", "")
 		in := w.createOrphan(created, func(in *provider.Instance) { in.MachineUID = m.UID })
-		observations[in.ProviderID] = Observation{Machine: m.UID, First: ago(time.Hour)}
+		observations[in.ProviderID] = Observation{Machine: m.UID, FirstSeen: ago(time.Hour)}
 		return nil
 	}
 	w.reconcile()
-	if created != 1 || len(w.instances()) != 1 || w.cloud.Deletes() != 0 {
-		t.Errorf("%d created, %v left, %d deletions were sent", created, w.instances(), w.cloud.Deletes())
+	if created != 1 || len(w.instances()) != 1 || w.cloud.DeleteCount() != 0 {
+		t.Errorf("%d created, %v left, %d deletions were sent", created, w.instances(), w.cloud.DeleteCount())
 	}
 }
 
@@ -75,8 +75,8 @@ func TestInstancesOfMachinesAreKept(t *testing.T) {
 		w.pass()
 	}
 	w.want(w.instances()...)
-	if n := len(w.instances()); n != 5 || w.cloud.Deletes() != 0 {
-		t.Errorf("%d left, %d deletions were sent", n, w.cloud.Deletes())
+	if n := len(w.instances()); n != 5 || w.cloud.DeleteCount() != 0 {
+		t.Errorf("%d left, %d deletions were sent", n, w.cloud.DeleteCount())
 	}
 	w.wantEvents("Warning StrayInstance running: Found and kept instances of the machine other than the recorded one: " + duplicate.ProviderID)
 	if n := w.counted("duplicate"); n != 1 {
@@ -160,8 +160,8 @@ func TestNothingIsRemovedWithoutCompleteListOfMachines(t *testing.T) {
 				t.Errorf("%d lists were spoilt, the last with page %d", spoilt, page)
 			}
 			w.want(orphans...)
-			if w.cloud.Deletes() != 0 {
-				t.Fatalf("%d deletions were sent", w.cloud.Deletes())
+			if w.cloud.DeleteCount() != 0 {
+				t.Fatalf("%d deletions were sent", w.cloud.DeleteCount())
 			}
 			spoiling = false
 			w.pass()

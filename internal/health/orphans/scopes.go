@@ -25,7 +25,7 @@ type inputs struct {
 	source      client.Object
 	namespace   string
 	credentials *v1beta1.LocalRef
-	spec        resolve.Resolved
+	spec        resolve.Inputs
 }
 
 // scope is the part of a cloud that one list covers.
@@ -68,20 +68,20 @@ func (s *scope) confirms(source client.Object, namespace string, unlisted map[st
 }
 
 type snapshot struct {
-	// recorded holds the provider IDs of all Machines by UID. The ID may be empty.
-	recorded map[types.UID]string
-	machines map[types.UID]*v1beta1.Machine
-	inputs   map[string]inputs
-	// expected holds the Machines with a running instance, by the key of their inputs. A complete list contains the
+	// providerIDs holds the provider IDs of all Machines by UID. The ID may be empty.
+	providerIDs map[types.UID]string
+	machines    map[types.UID]*v1beta1.Machine
+	inputs      map[string]inputs
+	// expectedMachines holds the Machines with a running instance, by the key of their inputs. A complete list contains the
 	// instances of these Machines.
-	expected map[string][]*v1beta1.Machine
+	expectedMachines map[string][]*v1beta1.Machine
 }
 
 // readCache must be called before the instances are listed. Then every instance that a Machine in the cache has
 // recorded existed before the list. The cache shares the objects, so the caller must not change the objects.
 func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 	namespace := client.InNamespace(c.Rules.Namespace)
-	machines, err := index.Shared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)
+	machines, err := index.ListShared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)
 	if err != nil {
 		return nil, fmt.Errorf("list machines from the cache: %w", err)
 	}
@@ -90,8 +90,8 @@ func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 		return nil, err
 	}
 	f := &snapshot{
-		recorded: map[types.UID]string{}, machines: map[types.UID]*v1beta1.Machine{},
-		inputs: map[string]inputs{}, expected: map[string][]*v1beta1.Machine{},
+		providerIDs: map[types.UID]string{}, machines: map[types.UID]*v1beta1.Machine{},
+		inputs: map[string]inputs{}, expectedMachines: map[string][]*v1beta1.Machine{},
 	}
 	for _, class := range classes {
 		if class.Spec.Provider == c.Cloud.Name() {
@@ -100,13 +100,13 @@ func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 		}
 	}
 	for _, m := range machines {
-		f.recorded[m.UID], f.machines[m.UID] = m.Spec.ProviderID, m
+		f.providerIDs[m.UID], f.machines[m.UID] = m.Spec.ProviderID, m
 		key := c.keyOf(m)
 		if _, known := f.inputs[key]; !known && m.Spec.ClassRef == nil && key != "" {
 			f.inputs[key] = inputs{m, m.Namespace, m.Spec.CredentialsRef, inlineOf(m)}
 		}
 		if in, known := f.inputs[key]; known && c.shouldBeListed(m, in) {
-			f.expected[key] = append(f.expected[key], m)
+			f.expectedMachines[key] = append(f.expectedMachines[key], m)
 		}
 	}
 	return f, nil
@@ -115,8 +115,8 @@ func (c *Collector) readCache(ctx context.Context) (*snapshot, error) {
 // allClasses returns the classes of all shards. A namespace of this shard may have orphans but no class anymore. Such
 // orphans can only be found with the credentials of a class in another namespace, which may belong to another shard.
 func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, error) {
-	if c.Rules.Shard.All() {
-		classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},
+	if c.Rules.Shard.IsUndivided() {
+		classes, err := index.ListShared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{},
 			client.InNamespace(c.Rules.Namespace))
 		if err != nil {
 			return nil, fmt.Errorf("list classes from the cache: %w", err)
@@ -124,7 +124,7 @@ func (c *Collector) allClasses(ctx context.Context) ([]*v1beta1.MachineClass, er
 		return classes, nil
 	}
 	list := &v1beta1.MachineClassList{}
-	if err := c.Live.List(ctx, list); err != nil {
+	if err := c.LiveClient.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("list the classes of all shards: %w", err)
 	}
 	classes := make([]*v1beta1.MachineClass, len(list.Items))
@@ -151,8 +151,8 @@ func (c *Collector) keyOf(m *v1beta1.Machine) string {
 
 func classKey(namespace, name string) string { return "class/" + namespace + "/" + name }
 
-func inlineOf(m *v1beta1.Machine) resolve.Resolved {
-	return resolve.Resolved{Provider: m.Spec.Provider, ProviderSpec: m.Spec.ProviderSpec.Raw}
+func inlineOf(m *v1beta1.Machine) resolve.Inputs {
+	return resolve.Inputs{Provider: m.Spec.Provider, ProviderSpec: m.Spec.ProviderSpec.Raw}
 }
 
 // shouldBeListed reports whether a Machine's controller must check an instance that no list contains. Controllers
@@ -178,8 +178,8 @@ func nodeReports(m *v1beta1.Machine) bool {
 // scopesOf reads the credentials of all inputs, in the order of their names. All inputs whose instances can be found
 // with the same list share a scope. If the credentials of an input cannot be read, the second result contains the
 // input.
-func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope, unlisted []ledger.Unlisted) {
-	resolver := resolve.Resolver{Secrets: c.Live}
+func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope, unlisted []ledger.FailedList) {
+	resolver := resolve.Resolver{Secrets: c.LiveClient}
 	found := map[[sha256.Size]byte]*scope{}
 	// Inputs of this shard come first. The first input of a scope becomes scope.source, on which orphans are reported.
 	keys := slices.SortedFunc(maps.Keys(f.inputs), func(a, b string) int {
@@ -200,7 +200,7 @@ func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope,
 		if err != nil {
 			c.log(ctx).Info("Not checking the instances of a class: its credentials cannot be read", "source", key, "cause",
 				err.Error())
-			unlisted = append(unlisted, ledger.Unlisted{Source: nameOf(in.source), Why: v1beta1.ReasonCredentialsNotFound})
+			unlisted = append(unlisted, ledger.FailedList{Source: nameOf(in.source), Why: v1beta1.ReasonCredentialsNotFound})
 			continue
 		}
 		class := provider.Class{Spec: in.spec.ProviderSpec, Credentials: credentials}
@@ -212,7 +212,7 @@ func (c *Collector) scopesOf(ctx context.Context, f *snapshot) (scopes []*scope,
 			scopes = append(scopes, s)
 		}
 		s.sources = append(s.sources, in.source)
-		s.machines = append(s.machines, f.expected[key]...)
+		s.machines = append(s.machines, f.expectedMachines[key]...)
 	}
 	return scopes, unlisted
 }

@@ -18,19 +18,19 @@ import (
 // Rule: shard-collects-its-own-orphans.
 func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 	in := lost(1)
-	own := sharding.Of("ns", 2)
+	own := sharding.Index("ns", 2)
 	for name, tc := range map[string]struct {
 		shard     sharding.Shard
 		elsewhere map[string]bool
 		want      Outcome
 	}{
-		"own namespace": {sharding.Shard{Index: own, Count: 2}, nil, Delete},
-		"another shard": {sharding.Shard{Index: 1 - own, Count: 2}, nil, OtherInstallation},
+		"own namespace": {sharding.Shard{Index: own, Count: 2}, nil, OutcomeDelete},
+		"another shard": {sharding.Shard{Index: 1 - own, Count: 2}, nil, OutcomeOtherInstallation},
 		"recorded by a Machine of another shard": {sharding.Shard{Index: own, Count: 2},
-			map[string]bool{in.ProviderID: true}, Owned},
+			map[string]bool{in.ProviderID: true}, OutcomeOwned},
 	} {
-		s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Before: seen(in), Live: map[types.UID]bool{},
-			Elsewhere: tc.elsewhere, Instances: []provider.Instance{in}}
+		s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), PreviousObservations: seen(in), LiveMachines: map[types.UID]bool{},
+			OtherShardIDs: tc.elsewhere, Instances: []provider.Instance{in}}
 		s.Shard = tc.shard
 		if got := Decide(s).Decisions[0].Outcome; got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
@@ -43,7 +43,7 @@ func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 func (w *world) inShard() (other string) {
 	w.Helper()
 	w.collector.Rules.Namespace = ""
-	w.collector.Rules.Shard = sharding.Shard{Index: sharding.Of(w.namespace, 2), Count: 2}
+	w.collector.Rules.Shard = sharding.Shard{Index: sharding.Index(w.namespace, 2), Count: 2}
 	for range 100 {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}
 		w.create(ns)

@@ -93,7 +93,7 @@ func newWorld(t *testing.T, change ...func(*Rules)) *world {
 			return nil
 		}})
 	w.collector = New(Options{
-		Rules: r, Cloud: w.cloud, Client: api, Live: live, Reach: w.reach, Clock: w.clock, Metrics: metrics, Recorder: w,
+		Rules: r, Cloud: w.cloud, Client: api, LiveClient: live, Reachability: w.reach, Clock: w.clock, Metrics: metrics, Recorder: w,
 		Mismatch:      func() error { return w.mismatch },
 		Record:        &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "record"}},
 		CheckInstance: func(m *v1beta1.Machine) { w.suspected = append(w.suspected, m.Name) },
@@ -241,7 +241,7 @@ func (w *world) reconcile() time.Duration {
 }
 
 func (w *world) instances() (left []provider.Instance) {
-	for _, in := range w.cloud.Live() {
+	for _, in := range w.cloud.LiveInstances() {
 		left = append(left, in.Instance)
 	}
 	return left
@@ -296,7 +296,7 @@ type fakeReach struct {
 	reason string
 }
 
-func (r *fakeReach) Stopped() (reason, message string) { return r.reason, r.reason }
+func (r *fakeReach) StopReason() (reason, message string) { return r.reason, r.reason }
 
 func (r *fakeReach) StableSince() (time.Time, bool) {
 	if r.reason != "" {

@@ -25,15 +25,15 @@ const (
 type Options struct {
 	// Client reads the control cluster from the cache, and writes to it.
 	Client client.Client
-	// Live reads from the API server of the control cluster.
-	Live client.Reader
+	// LiveReader reads from the API server of the control cluster.
+	LiveReader client.Reader
 	// Recorder records events on MachineDeployments and MachineSets.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Limits define when a fleet has too many machines. They must be valid.
 	Limits Limits
-	// Frozen is the metric for the number of frozen fleets. It may be nil.
-	Frozen *prometheus.GaugeVec
+	// FrozenGauge is the metric for the number of frozen fleets. It may be nil.
+	FrozenGauge *prometheus.GaugeVec
 }
 
 // Reconciler freezes fleets with too many machines and thaws them.
@@ -47,7 +47,7 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{Options: o, state: newState(o.Frozen)}
+	return &Reconciler{Options: o, state: newState(o.FrozenGauge)}
 }
 
 // Reconcile checks one fleet.
@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	known.noteSets(f.sets)
-	known.checkAfter = now.Add(queueing.Spacing{PerObject: perMachine, Max: r.Limits.Period}.For(f.examined))
+	known.checkAfter = now.Add(queueing.Spacing{PerObject: perMachine, Max: r.Limits.Period}.Delay(f.examined))
 	wait, err := r.decideAndApply(ctx, f, known, now)
 	r.state.put(known)
 	switch {
@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // decideAndApply decides and takes the next step for a fleet. It returns the time until the next check.
 func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetState,
 	now time.Time) (time.Duration, error) {
-	known.frozen = f.frozen()
+	known.frozen = f.isFrozen()
 	observation, wantedValid := r.observation(f, now)
 	switch {
 	case wantedValid:
@@ -102,34 +102,34 @@ func (r *Reconciler) decideAndApply(ctx context.Context, f *fleet, known *fleetS
 		wrote, err := r.thaw(ctx, f)
 		r.recordStep(known, f, now, wrote, err)
 		return r.Limits.Period, err
-	case decision.Step == Freeze && freezable(f), known.interrupted:
+	case decision.Step == Freeze && freezable(f), known.isInterrupted:
 		return r.stepLive(ctx, f, known, observation)
 	case pausing:
 		// The cache may lack the last write.
 		return known.history.pauseUntil.Sub(now), nil
-	case observation.Frozen:
-		_, err := r.freeze(ctx, f, observation.Live, decision.High)
-		return decision.Wait, err
+	case observation.IsFrozen:
+		_, err := r.freeze(ctx, f, observation.LiveMachines, decision.MaxMachines)
+		return decision.RequeueAfter, err
 	case f.anyFrozenByUs():
 		_, err := r.thaw(ctx, f)
-		return decision.Wait, err
+		return decision.RequeueAfter, err
 	}
-	return decision.Wait, nil
+	return decision.RequeueAfter, nil
 }
 
 // recordStep records that a step was taken or not needed. A step that failed before its first write is not recorded.
 func (r *Reconciler) recordStep(known *fleetState, f *fleet, now time.Time, wrote bool, err error) {
-	known.interrupted = err != nil && (wrote || known.interrupted)
+	known.isInterrupted = err != nil && (wrote || known.isInterrupted)
 	if err != nil && !wrote {
 		return
 	}
-	known.frozen = f.frozen()
+	known.frozen = f.isFrozen()
 	known.history = known.history.AfterStep(now, r.Limits)
 }
 
 func (r *Reconciler) observation(f *fleet, now time.Time) (Observation, bool) {
-	wanted, known := f.wanted()
-	return Observation{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(),
+	wanted, known := f.wantedMachines()
+	return Observation{Now: now, WantedMachines: wanted, RecordedMachines: f.recorded(), LiveMachines: f.count(), IsFrozen: f.isFrozen(),
 		Unfreeze: f.unfreeze()}, known
 }
 
@@ -137,14 +137,14 @@ func (r *Reconciler) observation(f *fleet, now time.Time) (Observation, bool) {
 // completes an interrupted step.
 func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetState,
 	seen Observation) (time.Duration, error) {
-	f, err := find(ctx, r.Live, known.key, false)
+	f, err := find(ctx, r.LiveReader, known.key, false)
 	if err != nil {
 		return 0, err
 	}
 	if f == nil || f.root().GetUID() != cached.root().GetUID() {
 		return 0, nil // The cache is stale. An event follows.
 	}
-	if err := f.countLive(ctx, r.Live); err != nil {
+	if err := f.countLive(ctx, r.LiveReader); err != nil {
 		return 0, err
 	}
 	observation, wantedValid := r.observation(f, seen.Now)
@@ -155,9 +155,9 @@ func (r *Reconciler) stepLive(ctx context.Context, cached *fleet, known *fleetSt
 	var wrote bool
 	switch decision := Decide(known.history, observation, r.Limits); {
 	// Also call freeze for a frozen fleet, because some of its sets may not be frozen yet.
-	case decision.Step == Freeze || observation.Frozen && decision.Step == Keep:
-		wrote, err = r.freeze(ctx, f, observation.Live, decision.High)
-	case known.interrupted && !observation.Frozen && f.anyFrozenByUs():
+	case decision.Step == Freeze || observation.IsFrozen && decision.Step == Keep:
+		wrote, err = r.freeze(ctx, f, observation.LiveMachines, decision.MaxMachines)
+	case known.isInterrupted && !observation.IsFrozen && f.anyFrozenByUs():
 		wrote, err = r.thaw(ctx, f)
 	}
 	r.recordStep(known, f, seen.Now, wrote, err)

@@ -15,10 +15,10 @@ const (
 // History is what the Reconciler remembers about a fleet. The zero value is an unknown fleet.
 type History struct {
 	wanted int
-	// former is the wanted number of machines before the last reduction. Until the time formerUntil, the fleet may
+	// formerWanted is the wanted number of machines before the last reduction. Until the time formerUntil, the fleet may
 	// still have this number of machines.
-	former      int
-	formerUntil time.Time
+	formerWanted int
+	formerUntil  time.Time
 	// pauseUntil is when the next step may be taken.
 	pauseUntil time.Time
 	known      bool
@@ -27,15 +27,15 @@ type History struct {
 // Observation is the present state of a fleet.
 type Observation struct {
 	Now time.Time
-	// Wanted is replicas plus the surge of a deployment.
-	Wanted int
-	// Recorded is the number of machines in the owners' status. After the first observation of a fleet, this number of
+	// WantedMachines is replicas plus the surge of a deployment.
+	WantedMachines int
+	// RecordedMachines is the number of machines in the owners' status. After the first observation of a fleet, this number of
 	// machines is tolerated for one Limits.Period, as if the fleet had been scaled down.
-	Recorded int
-	// Live counts machines that are neither being deleted nor preserved.
-	Live int
-	// Frozen means that this package has frozen the fleet. A freeze by a user does not count.
-	Frozen bool
+	RecordedMachines int
+	// LiveMachines counts machines that are neither being deleted nor preserved.
+	LiveMachines int
+	// IsFrozen means that this package has frozen the fleet. A freeze by a user does not count.
+	IsFrozen bool
 	// Unfreeze is true if an administrator has requested the end of the freeze with an annotation.
 	Unfreeze bool
 }
@@ -43,11 +43,11 @@ type Observation struct {
 // Decision tells the caller whether to freeze or thaw a fleet, and when to check the fleet again.
 type Decision struct {
 	Step Step
-	// High is the highest number of machines at which the fleet is not frozen.
-	High int
-	// Wait is the time after which the fleet must be checked again even if no event occurs. If Wait is zero, only an
+	// MaxMachines is the highest number of machines at which the fleet is not frozen.
+	MaxMachines int
+	// RequeueAfter is the time after which the fleet must be checked again even if no event occurs. If RequeueAfter is zero, only an
 	// event triggers a check.
-	Wait time.Duration
+	RequeueAfter time.Duration
 }
 
 // Learn adds the wanted size of an observation to the history. After a reduction, the former size is tolerated for a
@@ -55,15 +55,15 @@ type Decision struct {
 func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)
 	if !h.known {
-		was = max(was, s.Recorded)
+		was = max(was, s.RecordedMachines)
 	}
 	switch {
-	case s.Wanted >= was:
+	case s.WantedMachines >= was:
 		h.formerUntil = time.Time{}
-	case !h.known || s.Wanted < h.wanted:
-		h.former, h.formerUntil = was, s.Now.Add(l.Period)
+	case !h.known || s.WantedMachines < h.wanted:
+		h.formerWanted, h.formerUntil = was, s.Now.Add(l.Period)
 	}
-	h.wanted, h.known = s.Wanted, true
+	h.wanted, h.known = s.WantedMachines, true
 	return h
 }
 
@@ -75,7 +75,7 @@ func (h History) ForgetWanted() History {
 
 func (h History) tolerated(now time.Time) int {
 	if now.Before(h.formerUntil) {
-		return max(h.wanted, h.former)
+		return max(h.wanted, h.formerWanted)
 	}
 	return h.wanted
 }
@@ -92,21 +92,21 @@ func (h History) Pausing(now time.Time) bool { return now.Before(h.pauseUntil) }
 
 // Decide returns the next step for a fleet. The caller must first add the observation to the history with Learn.
 func Decide(h History, s Observation, l Limits) Decision {
-	d := Decision{Step: Keep, High: h.tolerated(s.Now) + l.Up}
+	d := Decision{Step: Keep, MaxMachines: h.tolerated(s.Now) + l.Tolerance}
 	step := Keep
-	switch recovered := s.Wanted + l.Up - l.Down; {
+	switch recovered := s.WantedMachines + l.Tolerance - l.Hysteresis; {
 	case s.Unfreeze:
 		d.Step = Thaw
 		return d
-	case !s.Frozen && s.Live > d.High:
+	case !s.IsFrozen && s.LiveMachines > d.MaxMachines:
 		step = Freeze
-	case s.Frozen && s.Live <= recovered:
+	case s.IsFrozen && s.LiveMachines <= recovered:
 		step = Thaw
-	case !s.Frozen && s.Live > s.Wanted+l.Up:
-		d.Wait = h.formerUntil.Sub(s.Now)
+	case !s.IsFrozen && s.LiveMachines > s.WantedMachines+l.Tolerance:
+		d.RequeueAfter = h.formerUntil.Sub(s.Now)
 	}
 	if step != Keep && h.Pausing(s.Now) {
-		d.Wait = h.pauseUntil.Sub(s.Now)
+		d.RequeueAfter = h.pauseUntil.Sub(s.Now)
 		return d
 	}
 	d.Step = step

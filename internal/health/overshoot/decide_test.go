@@ -7,21 +7,21 @@ import (
 
 var (
 	start  = time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)
-	limits = Limits{Up: 2, Down: 1, Period: time.Minute}
+	limits = Limits{Tolerance: 2, Hysteresis: 1, Period: time.Minute}
 )
 
 func observe(seconds, wanted, live int, change ...func(*Observation)) Observation {
-	s := Observation{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
+	s := Observation{Now: start.Add(time.Duration(seconds) * time.Second), WantedMachines: wanted, RecordedMachines: wanted, LiveMachines: live}
 	for _, f := range change {
 		f(&s)
 	}
 	return s
 }
 
-func isFrozen(s *Observation) { s.Frozen = true }
+func isFrozen(s *Observation) { s.IsFrozen = true }
 func unfreeze(s *Observation) { s.Unfreeze = true }
-func nothing(s *Observation)  { s.Recorded = 0 }
-func recorded(s *Observation) { s.Recorded = s.Live }
+func nothing(s *Observation)  { s.RecordedMachines = 0 }
+func recorded(s *Observation) { s.RecordedMachines = s.LiveMachines }
 
 // Rules: overshoot-freezes-owner, former-size-tolerated, freeze-ends-with-recovery, unfreeze-annotation.
 func TestDecide(t *testing.T) {
@@ -32,42 +32,42 @@ func TestDecide(t *testing.T) {
 		observation Observation
 		want        Decision
 	}{
-		"as many as wanted":           {observation: observe(0, 3, 3), want: Decision{Step: Keep, High: 5}},
-		"as many as tolerated":        {observation: observe(0, 3, 5), want: Decision{Step: Keep, High: 5}},
-		"one more":                    {observation: observe(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"none wanted":                 {observation: observe(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
-		"still too many":              {observation: observe(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
-		"few enough":                  {observation: observe(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"too few":                     {observation: observe(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"unfrozen by the annotation":  {observation: observe(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"annotation without a freeze": {observation: observe(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"as many as wanted":           {observation: observe(0, 3, 3), want: Decision{Step: Keep, MaxMachines: 5}},
+		"as many as tolerated":        {observation: observe(0, 3, 5), want: Decision{Step: Keep, MaxMachines: 5}},
+		"one more":                    {observation: observe(0, 3, 6), want: Decision{Step: Freeze, MaxMachines: 5}},
+		"none wanted":                 {observation: observe(0, 0, 3), want: Decision{Step: Freeze, MaxMachines: 2}},
+		"still too many":              {observation: observe(0, 3, 5, isFrozen), want: Decision{Step: Keep, MaxMachines: 5}},
+		"few enough":                  {observation: observe(0, 3, 4, isFrozen), want: Decision{Step: Thaw, MaxMachines: 5}},
+		"too few":                     {observation: observe(0, 3, 0, isFrozen), want: Decision{Step: Thaw, MaxMachines: 5}},
+		"unfrozen by the annotation":  {observation: observe(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, MaxMachines: 5}},
+		"annotation without a freeze": {observation: observe(0, 3, 9, unfreeze), want: Decision{Step: Thaw, MaxMachines: 5}},
 		"frozen just now, few enough": {before: []Observation{observe(0, 3, 6)}, observation: observe(20, 3, 3, isFrozen),
-			want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
+			want: Decision{Step: Keep, MaxMachines: 5, RequeueAfter: 40 * time.Second}},
 		"frozen a period ago": {before: []Observation{observe(0, 3, 6)}, observation: observe(60, 3, 3, isFrozen),
-			want: Decision{Step: Thaw, High: 5}},
+			want: Decision{Step: Thaw, MaxMachines: 5}},
 		"thawed just now, too many": {before: []Observation{observe(0, 3, 3, isFrozen)}, observation: observe(59, 3, 6),
-			want: Decision{Step: Keep, High: 5, Wait: time.Second}},
+			want: Decision{Step: Keep, MaxMachines: 5, RequeueAfter: time.Second}},
 		"thawed a period ago": {before: []Observation{observe(0, 3, 3, isFrozen)}, observation: observe(60, 3, 6),
-			want: Decision{Step: Freeze, High: 5}},
+			want: Decision{Step: Freeze, MaxMachines: 5}},
 		"frozen just now, with the annotation": {before: []Observation{observe(0, 3, 6)}, observation: observe(1, 3, 6, isFrozen, unfreeze),
-			want: Decision{Step: Thaw, High: 5}},
+			want: Decision{Step: Thaw, MaxMachines: 5}},
 		"fewer wanted just now": {before: []Observation{observe(0, 9, 9)}, observation: observe(10, 3, 9),
-			want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+			want: Decision{Step: Keep, MaxMachines: 11, RequeueAfter: time.Minute}},
 		"fewer wanted, but more created": {before: []Observation{observe(0, 9, 9)}, observation: observe(10, 3, 12),
-			want: Decision{Step: Freeze, High: 11}},
+			want: Decision{Step: Freeze, MaxMachines: 11}},
 		"fewer wanted a while ago": {before: []Observation{observe(0, 9, 9), observe(10, 3, 9)}, observation: observe(69, 3, 9),
-			want: Decision{Step: Keep, High: 11, Wait: time.Second}},
+			want: Decision{Step: Keep, MaxMachines: 11, RequeueAfter: time.Second}},
 		"fewer wanted a period ago": {before: []Observation{observe(0, 9, 9), observe(10, 3, 9)}, observation: observe(70, 3, 9),
-			want: Decision{Step: Freeze, High: 5}},
+			want: Decision{Step: Freeze, MaxMachines: 5}},
 		"fewer wanted twice": {before: []Observation{observe(0, 9, 9), observe(10, 8, 9), observe(60, 3, 9)},
-			observation: observe(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
+			observation: observe(100, 3, 9), want: Decision{Step: Keep, MaxMachines: 11, RequeueAfter: 20 * time.Second}},
 		"fewer, then more": {before: []Observation{observe(0, 9, 9), observe(10, 3, 9), observe(20, 9, 9)},
-			observation: observe(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
+			observation: observe(30, 9, 12), want: Decision{Step: Freeze, MaxMachines: 11}},
 		"a new process, fewer wanted": {observation: observe(0, 3, 9, recorded),
-			want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"a new process, none recorded": {observation: observe(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
+			want: Decision{Step: Keep, MaxMachines: 11, RequeueAfter: time.Minute}},
+		"a new process, none recorded": {observation: observe(0, 3, 9, nothing), want: Decision{Step: Freeze, MaxMachines: 5}},
 		"frozen, fewer wanted just now": {before: []Observation{observe(0, 9, 12), observe(70, 3, 8, isFrozen)},
-			observation: observe(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
+			observation: observe(80, 3, 8, isFrozen), want: Decision{Step: Keep, MaxMachines: 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h History
@@ -89,7 +89,7 @@ func TestMachinesOfAdoptedSetAreToleratedForAPeriod(t *testing.T) {
 	h := History{}.Learn(observe(0, 3, 3), limits)
 	joined := observe(100, 3, 13, recorded)
 	h = h.ForgetWanted().Learn(joined, limits)
-	if got := Decide(h, joined, limits); got.Step != Keep || got.Wait != limits.Period {
+	if got := Decide(h, joined, limits); got.Step != Keep || got.RequeueAfter != limits.Period {
 		t.Errorf("at first: %+v", got)
 	}
 	if got := Decide(h, observe(160, 3, 13), limits); got.Step != Freeze {
@@ -102,12 +102,12 @@ func TestLimits(t *testing.T) {
 		limits Limits
 		valid  bool
 	}{
-		{Limits{Up: 2, Down: 1, Period: time.Minute}, true},
-		{Limits{Up: 0, Down: 0, Period: 1}, true},
-		{Limits{Up: -1, Down: -1, Period: 1}, false},
-		{Limits{Up: 1, Down: 2, Period: 1}, false},
-		{Limits{Up: 1, Down: -1, Period: 1}, false},
-		{Limits{Up: 1, Down: 1}, false},
+		{Limits{Tolerance: 2, Hysteresis: 1, Period: time.Minute}, true},
+		{Limits{Tolerance: 0, Hysteresis: 0, Period: 1}, true},
+		{Limits{Tolerance: -1, Hysteresis: -1, Period: 1}, false},
+		{Limits{Tolerance: 1, Hysteresis: 2, Period: 1}, false},
+		{Limits{Tolerance: 1, Hysteresis: -1, Period: 1}, false},
+		{Limits{Tolerance: 1, Hysteresis: 1}, false},
 	} {
 		if err := test.limits.Validate(); (err == nil) != test.valid {
 			t.Errorf("%+v: %v", test.limits, err)
@@ -122,7 +122,7 @@ func FuzzDecide(f *testing.F) {
 	f.Add(uint8(2), uint8(1), []byte{3, 3, 10, 3, 9, 30, 3, 9, 80, 3, 2, 90})
 	f.Add(uint8(0), uint8(0), []byte{200, 200, 1, 1, 200, 50, 1, 200, 61, 1, 1, 61})
 	f.Fuzz(func(t *testing.T, up, down uint8, story []byte) {
-		l := Limits{Up: int(up), Down: min(int(down), int(up)), Period: time.Minute}
+		l := Limits{Tolerance: int(up), Hysteresis: min(int(down), int(up)), Period: time.Minute}
 		var h History
 		var stepped time.Time
 		now, frozen := start, false
@@ -130,14 +130,14 @@ func FuzzDecide(f *testing.F) {
 			h = h.Learn(s, l)
 			d := Decide(h, s, l)
 			switch {
-			case d.Step == Freeze && (frozen || s.Live <= s.Wanted+l.Up):
+			case d.Step == Freeze && (frozen || s.LiveMachines <= s.WantedMachines+l.Tolerance):
 				t.Fatalf("freezes %+v", s)
-			case d.Step == Thaw && (!frozen || s.Live > s.Wanted+l.Up-l.Down):
+			case d.Step == Thaw && (!frozen || s.LiveMachines > s.WantedMachines+l.Tolerance-l.Hysteresis):
 				t.Fatalf("thaws %+v", s)
 			case d.Step != Keep && !stepped.IsZero() && s.Now.Sub(stepped) < l.Period:
 				t.Fatalf("a step %s after the last: %+v", s.Now.Sub(stepped), s)
-			case d.Wait < 0 || d.Wait > l.Period:
-				t.Fatalf("waits %s: %+v", d.Wait, s)
+			case d.RequeueAfter < 0 || d.RequeueAfter > l.Period:
+				t.Fatalf("waits %s: %+v", d.RequeueAfter, s)
 			}
 			if d.Step != Keep {
 				stepped, frozen, h = s.Now, d.Step == Freeze, h.AfterStep(s.Now, l)
@@ -147,19 +147,19 @@ func FuzzDecide(f *testing.F) {
 		var last Observation
 		for ; len(story) >= 3; story = story[3:] {
 			now = now.Add(time.Duration(story[2]) * time.Second)
-			last = Observation{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
+			last = Observation{Now: now, WantedMachines: int(story[0]), RecordedMachines: int(story[1]) / 2, LiveMachines: int(story[1]), IsFrozen: frozen}
 			check(last)
 		}
 		// Requeues alone must bring the fleet to its final state.
 		for range 4 {
-			last.Frozen = frozen
+			last.IsFrozen = frozen
 			d := check(last)
 			if d.Step != Keep {
-				d.Wait = l.Period
+				d.RequeueAfter = l.Period
 			}
-			last.Now = last.Now.Add(d.Wait)
+			last.Now = last.Now.Add(d.RequeueAfter)
 		}
-		if over, recovered := last.Live > last.Wanted+l.Up, last.Live <= last.Wanted+l.Up-l.Down; over && !frozen ||
+		if over, recovered := last.LiveMachines > last.WantedMachines+l.Tolerance, last.LiveMachines <= last.WantedMachines+l.Tolerance-l.Hysteresis; over && !frozen ||
 			recovered && frozen {
 			t.Fatalf("ends with frozen=%v: %+v", frozen, last)
 		}

@@ -42,9 +42,9 @@ func (f *fleet) members() []client.Object {
 	return all
 }
 
-// frozen is true if this package has frozen the fleet. If a user froze the deployment, its label does not show whether
+// isFrozen is true if this package has frozen the fleet. If a user froze the deployment, its label does not show whether
 // this package froze the fleet too. In this case, the fleet counts as frozen if this package froze one of its sets.
-func (f *fleet) frozen() bool {
+func (f *fleet) isFrozen() bool {
 	if root := f.root(); frozenByUs(root) || !frozen(root) {
 		return frozenByUs(root)
 	}
@@ -74,9 +74,9 @@ func (f *fleet) unfreeze() bool {
 	return false
 }
 
-// wanted returns the wanted number of machines, or false if the spec is invalid. In that case, no owner creates
+// wantedMachines returns the wanted number of machines, or false if the spec is invalid. In that case, no owner creates
 // machines.
-func (f *fleet) wanted() (int, bool) {
+func (f *fleet) wantedMachines() (int, bool) {
 	if f.deployment == nil {
 		return int(f.sets[0].ReplicasOrDefault()), f.sets[0].Spec.Replicas != nil
 	}
@@ -118,7 +118,7 @@ func frozen(o client.Object) bool {
 }
 
 func counts(m metav1.Object) bool {
-	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
+	return m.GetDeletionTimestamp() == nil && !preservation.IsPreserved(m)
 }
 
 // find returns the fleet with the key. It does not count the fleet's machines. It returns nil if the deployment or the
@@ -178,7 +178,7 @@ func (f *fleet) countCached(ctx context.Context, reader client.Reader) error {
 	f.live = map[types.UID]int{}
 	seen := map[types.UID]bool{}
 	for _, set := range f.sets {
-		machines, err := index.Shared[v1beta1.Machine](ctx, reader, &v1beta1.MachineList{}, client.InNamespace(set.Namespace),
+		machines, err := index.ListShared[v1beta1.Machine](ctx, reader, &v1beta1.MachineList{}, client.InNamespace(set.Namespace),
 			client.MatchingFields{index.MachineByOwner: string(set.UID)})
 		if err != nil {
 			return fmt.Errorf("list the machines of set %s/%s: %w", set.Namespace, set.Name, err)

@@ -26,9 +26,9 @@ type fleetState struct {
 	sets       []types.UID
 	checkAfter time.Time
 	frozen     bool
-	// interrupted means that the last freeze or thaw failed after a write. The step must be completed, even if the
+	// isInterrupted means that the last freeze or thaw failed after a write. The step must be completed, even if the
 	// number of machines no longer requires it.
-	interrupted bool
+	isInterrupted bool
 }
 
 // noteSets remembers the sets. Machines of a newly adopted set count towards the former size.

@@ -14,8 +14,8 @@ import (
 )
 
 func (r *Reconciler) present(ctx context.Context, desired []*unstructured.Unstructured,
-	installed []v1beta1.InstalledObject) (present, error) {
-	existing := present{}
+	installed []v1beta1.InstalledObject) (presentObjects, error) {
+	existing := presentObjects{}
 	for _, object := range desired {
 		if err := r.read(ctx, existing, refOf(object)); err != nil {
 			return nil, err
@@ -33,11 +33,11 @@ func (r *Reconciler) present(ctx context.Context, desired []*unstructured.Unstru
 	return existing, nil
 }
 
-func (r *Reconciler) read(ctx context.Context, existing present, ref v1beta1.InstalledObject) error {
+func (r *Reconciler) read(ctx context.Context, existing presentObjects, ref v1beta1.InstalledObject) error {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(ref.APIVersion)
 	object.SetKind(ref.Kind)
-	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object); {
+	switch err := r.LiveClient.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, object); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("read %s: %w", nameOf(ref), err)
@@ -56,7 +56,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 			options = append(options, client.ForceOwnership)
 		}
 		manifest := client.ApplyConfigurationFromUnstructured(a.Object.DeepCopy())
-		if err := r.Live.Apply(ctx, manifest, options...); err != nil {
+		if err := r.LiveClient.Apply(ctx, manifest, options...); err != nil {
 			return fmt.Errorf("apply %s: %w", nameOf(refOf(a.Object)), err)
 		}
 	}
@@ -70,7 +70,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s steps) error {
 
 func (r *Reconciler) remove(ctx context.Context, object *unstructured.Unstructured) error {
 	uid := object.GetUID()
-	err := r.Live.Delete(ctx, object, client.Preconditions{UID: &uid}, background)
+	err := r.LiveClient.Delete(ctx, object, client.Preconditions{UID: &uid}, background)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete %s: %w", nameOf(refOf(object)), err)
 	}
@@ -91,7 +91,7 @@ func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provid
 			continue
 		}
 		secret := &corev1.Secret{}
-		err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: named.ref.Name}, secret)
+		err := r.LiveClient.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: named.ref.Name}, secret)
 		var missing string
 		switch key := named.ref.KeyOrDefault(); {
 		case apierrors.IsNotFound(err):
@@ -103,7 +103,7 @@ func (r *Reconciler) missingSecret(ctx context.Context, provider *v1beta1.Provid
 		default:
 			continue
 		}
-		return &problem{reason: v1beta1.ReasonSecretNotFound, after: secretDelay, message: fmt.Sprintf(
+		return &problem{reason: v1beta1.ReasonSecretNotFound, requeueAfter: secretDelay, message: fmt.Sprintf(
 			"Secret %s/%s of %s %s. Nothing is installed or changed until the Secret has the key.", r.Namespace,
 			named.ref.Name, named.field, missing)}, nil
 	}

@@ -13,14 +13,14 @@ import (
 
 type problem struct {
 	reason, message string
-	// waits is true if the problem is not an error and ends without an action by a user.
-	waits bool
-	// after is the time until the next check. If this time is zero, an event triggers the next pass.
-	after time.Duration
+	// isWait is true if the problem is not an error and ends without an action by a user.
+	isWait bool
+	// requeueAfter is the time until the next check. If this time is zero, an event triggers the next pass.
+	requeueAfter time.Duration
 }
 
 func applyFailed(err error) *problem {
-	return &problem{reason: v1beta1.ReasonApplyFailed, message: wording.Brief(err.Error())}
+	return &problem{reason: v1beta1.ReasonApplyFailed, message: wording.Shorten(err.Error())}
 }
 
 func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t *problem,
@@ -30,7 +30,7 @@ func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t 
 		if is {
 			value = metav1.ConditionTrue
 		}
-		return metav1.Condition{Type: of, Status: value, Reason: reason, Message: wording.Brief(message),
+		return metav1.Condition{Type: of, Status: value, Reason: reason, Message: wording.Shorten(message),
 			ObservedGeneration: provider.Generation}
 	}
 	available, after := availableOf(provider, p, condition)
@@ -41,19 +41,19 @@ func conditionsOf(provider *v1beta1.Provider, status *v1beta1.ProviderStatus, t 
 		prefix = detectedMessage(status.Detected) + ". "
 	}
 	switch {
-	case t != nil && t.waits:
+	case t != nil && t.isWait:
 		return []metav1.Condition{available, condition(progressing, true, t.reason, t.message), fine},
-			soonest(after, t.after)
+			soonest(after, t.requeueAfter)
 	case t != nil:
 		return []metav1.Condition{available, condition(progressing, false, t.reason, t.message),
-			condition(degraded, true, t.reason, t.message)}, soonest(after, t.after)
+			condition(degraded, true, t.reason, t.message)}, soonest(after, t.requeueAfter)
 	case p.deployment == nil:
 		return []metav1.Condition{available, condition(progressing, true, v1beta1.ReasonRollingOut,
 			prefix+"The objects of the process are being created."), fine}, after
 	}
 	r := p.rollout()
-	progress := condition(progressing, !r.stuck && !r.complete, r.reason, prefix+r.message)
-	if r.stuck {
+	progress := condition(progressing, !r.isStuck && !r.complete, r.reason, prefix+r.message)
+	if r.isStuck {
 		return []metav1.Condition{available, progress, condition(degraded, true, r.reason, r.message)}, after
 	}
 	return []metav1.Condition{available, progress, fine}, after

@@ -44,9 +44,9 @@ func TestConditionsOf(t *testing.T) {
 			want: "Available=False MinimumReplicasUnavailable, Progressing=True RollingOut, Degraded=False AsDesired"},
 		"unknown type": {problem: &problem{reason: v1beta1.ReasonUnknownType},
 			want: "Available=False NotInstalled, Progressing=False UnknownType, Degraded=True UnknownType"},
-		"waiting for Nodes": {problem: &problem{reason: v1beta1.ReasonWaitingForNodes, waits: true, after: nodesDelay},
+		"waiting for Nodes": {problem: &problem{reason: v1beta1.ReasonWaitingForNodes, isWait: true, requeueAfter: nodesDelay},
 			want: "Available=False NotInstalled, Progressing=True WaitingForNodes, Degraded=False AsDesired", after: nodesDelay},
-		"a Secret is missing while the process runs": {problem: &problem{reason: v1beta1.ReasonSecretNotFound, after: secretDelay},
+		"a Secret is missing while the process runs": {problem: &problem{reason: v1beta1.ReasonSecretNotFound, requeueAfter: secretDelay},
 			process: process{deployment: deployed(2, 2, 2), leader: "pod-1"}, after: secretDelay,
 			want: "Available=True MinimumReplicasAvailable, Progressing=False SecretNotFound, Degraded=True SecretNotFound"},
 		"being installed": {
@@ -74,7 +74,7 @@ func TestConditionsOf(t *testing.T) {
 }
 
 func TestMessagesAreTruncated(t *testing.T) {
-	got := wording.Brief(strings.Repeat("größe", 1000))
+	got := wording.Shorten(strings.Repeat("größe", 1000))
 	if len(got) > wording.BriefBytes || !utf8.ValidString(got) {
 		t.Errorf("%d bytes, valid %t", len(got), utf8.ValidString(got))
 	}

@@ -26,8 +26,8 @@ type Options struct {
 	// Client writes Providers and reads them from the cache. Each read includes the writes of this process. The field
 	// is required.
 	Client client.Client
-	// Live is a client without a cache, for reads and writes of all other objects. The field is required.
-	Live client.Client
+	// LiveClient is a client without a cache, for reads and writes of all other objects. The field is required.
+	LiveClient client.Client
 	// Render renders the chart of a provider process. The field is required.
 	Render Render
 	// Namespace contains the processes and the Secrets of Providers. The field is required.
@@ -63,7 +63,7 @@ const (
 
 // Reconcile runs one pass over a Provider.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	r.Metrics.lead()
+	r.Metrics.enable()
 	provider := &v1beta1.Provider{}
 	if err := r.Client.Get(ctx, req.NamespacedName, provider); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -140,7 +140,7 @@ func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	}
 	desired, err := r.render(provider, status.Type)
 	if err != nil {
-		return &problem{reason: v1beta1.ReasonInvalidValues, message: wording.Brief(err.Error())}, nil
+		return &problem{reason: v1beta1.ReasonInvalidValues, message: wording.Shorten(err.Error())}, nil
 	}
 	status.Process = processName(status.Type)
 	status.DesiredVersion = desiredVersion(desired)
@@ -150,10 +150,10 @@ func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	}
 	steps := planOf(desired, present, status.Installed, provider.UID)
 	if len(steps.Conflicts) > 0 {
-		return &problem{reason: v1beta1.ReasonObjectConflict, message: wording.Brief(steps.conflictMessage()),
-			after: othersDelay}, nil
+		return &problem{reason: v1beta1.ReasonObjectConflict, message: wording.Shorten(steps.conflictMessage()),
+			requeueAfter: othersDelay}, nil
 	}
-	if recorded := steps.recorded(status.Installed); !slices.Equal(recorded, status.Installed) {
+	if recorded := steps.recordedObjects(status.Installed); !slices.Equal(recorded, status.Installed) {
 		status.Installed = recorded
 		if err := r.writeStatus(ctx, provider, status); err != nil {
 			return nil, err
@@ -162,7 +162,7 @@ func (r *Reconciler) applySpec(ctx context.Context, provider *v1beta1.Provider,
 	if err := r.carryOut(ctx, steps); err != nil {
 		return nil, err
 	}
-	status.Installed = steps.installed()
+	status.Installed = steps.installedObjects()
 	return nil, nil
 }
 

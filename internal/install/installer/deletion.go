@@ -42,7 +42,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, provider *v1beta1.Prov
 		message := fmt.Sprintf("%s need the process %s. Delete them first. The Provider is removed when they are gone.",
 			strings.Join(users, " and "), provider.Status.Process)
 		return r.install(ctx, provider, &metav1.Condition{Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue,
-			Reason: v1beta1.ReasonInUse, Message: wording.Brief(message), ObservedGeneration: provider.Generation})
+			Reason: v1beta1.ReasonInUse, Message: wording.Shorten(message), ObservedGeneration: provider.Generation})
 	}
 	if err := r.uninstall(ctx, provider); err != nil {
 		return 0, err
@@ -84,12 +84,12 @@ func (r *Reconciler) describeUsers(ctx context.Context, provider *v1beta1.Provid
 	in := client.InNamespace(provider.Spec.WatchNamespace)
 	machines := &metav1.PartialObjectMetadataList{}
 	machines.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
-	if err := r.Live.List(ctx, machines, in, client.MatchingLabels{v1beta1.LabelProvider: provider.Status.Type},
+	if err := r.LiveClient.List(ctx, machines, in, client.MatchingLabels{v1beta1.LabelProvider: provider.Status.Type},
 		client.Limit(maxCounted)); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("list the Machines of provider %s: %w", provider.Status.Type, err)
 	}
 	classes := &v1beta1.MachineClassList{}
-	if err := r.Live.List(ctx, classes, in); err != nil && !meta.IsNoMatchError(err) {
+	if err := r.LiveClient.List(ctx, classes, in); err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("list the MachineClasses: %w", err)
 	}
 	var users, names []string

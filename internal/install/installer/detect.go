@@ -48,7 +48,7 @@ func (d detection) problem() *problem {
 		if d.total > 0 {
 			message = fmt.Sprintf("None of %s has a provider ID, so the platform cannot be detected.", nodeCount(d.total))
 		}
-		return &problem{reason: v1beta1.ReasonWaitingForNodes, waits: true, after: nodesDelay,
+		return &problem{reason: v1beta1.ReasonWaitingForNodes, isWait: true, requeueAfter: nodesDelay,
 			message: message + " The Nodes are checked again every 30 seconds. Alternatively, create a Provider with its type in spec.type."}
 	case 1:
 		return nil
@@ -57,7 +57,7 @@ func (d detection) problem() *problem {
 	for i, platform := range platforms {
 		parts[i] = fmt.Sprintf("%d %s", d.platforms[platform], platform)
 	}
-	return &problem{reason: v1beta1.ReasonPlatformMixed, after: nodesDelay, message: wording.Brief(fmt.Sprintf(
+	return &problem{reason: v1beta1.ReasonPlatformMixed, requeueAfter: nodesDelay, message: wording.Shorten(fmt.Sprintf(
 		"The provider IDs of the %s belong to several platforms: %s. Create a Provider with its type in spec.type.",
 		nodeCount(d.total), strings.Join(parts, ", ")))}
 }

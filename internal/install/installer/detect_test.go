@@ -55,8 +55,8 @@ func TestDetectPlatform(t *testing.T) {
 				t.Error("detected")
 			case problem.reason != test.reason || !strings.Contains(problem.message, test.message):
 				t.Errorf("got %s: %s", problem.reason, problem.message)
-			case problem.waits != (test.reason == v1beta1.ReasonWaitingForNodes) || problem.after == 0:
-				t.Errorf("waits %t, checked again after %s", problem.waits, problem.after)
+			case problem.isWait != (test.reason == v1beta1.ReasonWaitingForNodes) || problem.requeueAfter == 0:
+				t.Errorf("waits %t, checked again after %s", problem.isWait, problem.requeueAfter)
 			}
 		})
 	}

@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// covers reports whether the found object has all desired fields. Other fields, such as defaults, are ignored. When a
+// hasAllFields reports whether the found object has all desired fields. Other fields, such as defaults, are ignored. When a
 // field is removed from the chart, the hash of the rendered object changes. Therefore a comparison of all found fields
 // is not necessary.
-func covers(found, desired any) bool {
+func hasAllFields(found, desired any) bool {
 	switch want := desired.(type) {
 	case map[string]any:
 		have, ok := found.(map[string]any)
@@ -45,7 +45,7 @@ func coversField(field string, found, desired any) bool {
 	key, isMerged := mergedLists[field]
 	want, isList := desired.([]any)
 	if !isMerged || !isList {
-		return covers(found, desired)
+		return hasAllFields(found, desired)
 	}
 	have, ok := found.([]any)
 	if !ok {
@@ -53,7 +53,7 @@ func coversField(field string, found, desired any) bool {
 	}
 	for _, item := range want {
 		named, ok := item.(map[string]any)
-		if !ok || !covers(itemWith(have, key, named[key]), item) {
+		if !ok || !hasAllFields(itemWith(have, key, named[key]), item) {
 			return false
 		}
 	}
@@ -74,7 +74,7 @@ func coversInOrder(found, desired []any) bool {
 		return false
 	}
 	for i := range desired {
-		if !covers(found[i], desired[i]) {
+		if !hasAllFields(found[i], desired[i]) {
 			return false
 		}
 	}

@@ -39,8 +39,8 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader) (*Metrics
 	return m, nil
 }
 
-func (m *Metrics) lead() {
+func (m *Metrics) enable() {
 	if m != nil {
-		m.providers.Lead()
+		m.providers.StartExport()
 	}
 }

@@ -39,12 +39,12 @@ func TestDegradedMetric(t *testing.T) {
 		}
 	}
 	want("") // This process does not lead yet.
-	metrics.lead()
+	metrics.enable()
 	want(`
 # HELP machinist_installation_degraded 1 while the condition Degraded of a Provider is True, else 0.
 # TYPE machinist_installation_degraded gauge
 machinist_installation_degraded{installation="bad"} 1
 machinist_installation_degraded{installation="good"} 0
 `)
-	(*Metrics)(nil).lead()
+	(*Metrics)(nil).enable()
 }

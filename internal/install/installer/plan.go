@@ -12,8 +12,8 @@ import (
 )
 
 type steps struct {
-	// Desired contains the rendered objects in the order of their creation.
-	Desired []*unstructured.Unstructured
+	// DesiredObjects contains the rendered objects in the order of their creation.
+	DesiredObjects []*unstructured.Unstructured
 	// Apply contains the desired objects that are missing in the cluster or differ from it.
 	Apply []application
 	// Prune contains the objects to delete, because they are no longer desired, in reverse order of creation.
@@ -29,13 +29,13 @@ type application struct {
 	Force bool
 }
 
-// present contains the objects that exist in the cluster, if they are desired or the status lists them.
-type present map[v1beta1.InstalledObject]*unstructured.Unstructured
+// presentObjects contains the objects that exist in the cluster, if they are desired or the status lists them.
+type presentObjects map[v1beta1.InstalledObject]*unstructured.Unstructured
 
 // planOf compares the desired objects with the existing objects. The owner is the UID of the Provider.
-func planOf(desired []*unstructured.Unstructured, existing present, installed []v1beta1.InstalledObject,
+func planOf(desired []*unstructured.Unstructured, existing presentObjects, installed []v1beta1.InstalledObject,
 	owner types.UID) steps {
-	s := steps{Desired: desired}
+	s := steps{DesiredObjects: desired}
 	isDesired := map[v1beta1.InstalledObject]bool{}
 	for _, object := range desired {
 		isDesired[refOf(object)] = true
@@ -60,13 +60,13 @@ func planOf(desired []*unstructured.Unstructured, existing present, installed []
 
 func differs(desired, found *unstructured.Unstructured) bool {
 	const hash = v1beta1.AnnotationAppliedHash
-	return found.GetAnnotations()[hash] != desired.GetAnnotations()[hash] || !covers(found.Object, desired.Object)
+	return found.GetAnnotations()[hash] != desired.GetAnnotations()[hash] || !hasAllFields(found.Object, desired.Object)
 }
 
-// recorded returns the objects that the status lists during the steps: the old and the new ones.
-func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.InstalledObject {
+// recordedObjects returns the objects that the status lists during the steps: the old and the new ones.
+func (s steps) recordedObjects(installed []v1beta1.InstalledObject) []v1beta1.InstalledObject {
 	all := slices.Clone(installed)
-	for _, ref := range s.installed() {
+	for _, ref := range s.installedObjects() {
 		if !slices.Contains(all, ref) {
 			all = append(all, ref)
 		}
@@ -74,10 +74,10 @@ func (s steps) recorded(installed []v1beta1.InstalledObject) []v1beta1.Installed
 	return all
 }
 
-// installed returns the objects to list in the status when all steps are done.
-func (s steps) installed() []v1beta1.InstalledObject {
-	refs := make([]v1beta1.InstalledObject, len(s.Desired))
-	for i, object := range s.Desired {
+// installedObjects returns the objects to list in the status when all steps are done.
+func (s steps) installedObjects() []v1beta1.InstalledObject {
+	refs := make([]v1beta1.InstalledObject, len(s.DesiredObjects))
+	for i, object := range s.DesiredObjects {
 		refs[i] = refOf(object)
 	}
 	return refs

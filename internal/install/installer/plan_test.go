@@ -65,7 +65,7 @@ func TestPlanOf(t *testing.T) {
 		"being deleted":                {desired: list(object("a", "1", "me")), existing: list(beingDeleted), want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			existing := present{}
+			existing := presentObjects{}
 			for _, o := range test.existing {
 				existing[refOf(o)] = o
 			}
@@ -88,7 +88,7 @@ func TestPlanOf(t *testing.T) {
 				t.Errorf("got %q, want %q", strings.Join(got, ", "), test.want)
 			}
 			// During the steps, the status must list every object that may exist.
-			recorded := steps.recorded(test.installed)
+			recorded := steps.recordedObjects(test.installed)
 			for _, ref := range slices.Concat(test.installed, refs(test.desired)) {
 				if !slices.Contains(recorded, ref) {
 					t.Errorf("%v is not recorded", ref)

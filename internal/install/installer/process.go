@@ -32,7 +32,7 @@ func (r *Reconciler) observe(ctx context.Context, provider *v1beta1.Provider, st
 	}
 	ref, found := status.Installed[at], process{}
 	deployment := &appsv1.Deployment{}
-	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, deployment); {
+	switch err := r.LiveClient.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, deployment); {
 	case apierrors.IsNotFound(err):
 		return process{}, nil
 	case err != nil:
@@ -46,7 +46,7 @@ func (r *Reconciler) observe(ctx context.Context, provider *v1beta1.Provider, st
 	if err != nil {
 		return process{}, fmt.Errorf("read the selector of %s: %w", nameOf(ref), err)
 	}
-	if err := r.Live.List(ctx, pods, client.InNamespace(ref.Namespace),
+	if err := r.LiveClient.List(ctx, pods, client.InNamespace(ref.Namespace),
 		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return process{}, fmt.Errorf("list the pods of %s: %w", nameOf(ref), err)
 	}
@@ -68,7 +68,7 @@ func leaseName(provider *v1beta1.Provider, status *v1beta1.ProviderStatus) strin
 // no longer exists. A Lease in another control cluster is not found.
 func (r *Reconciler) leader(ctx context.Context, name, namespace string, pods []corev1.Pod) (string, error) {
 	lease := &coordinationv1.Lease{}
-	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); {
+	switch err := r.LiveClient.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); {
 	case apierrors.IsNotFound(err):
 		return "", nil
 	case err != nil:

@@ -94,7 +94,7 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 		{anyOf(spec.ExtraArgs), []string{"extraArgs"}},
 	}
 	for _, f := range fields {
-		if unset(f.value) {
+		if isUnset(f.value) {
 			continue
 		}
 		if err := set(f.value, f.path...); err != nil {
@@ -109,8 +109,8 @@ func valuesOf(provider *v1beta1.Provider, of string) (map[string]any, error) {
 	return values, nil
 }
 
-// unset reports whether a field of the spec is empty, so that the default of the chart applies.
-func unset(value any) bool {
+// isUnset reports whether a field of the spec is empty, so that the default of the chart applies.
+func isUnset(value any) bool {
 	switch v := value.(type) {
 	case string:
 		return v == ""

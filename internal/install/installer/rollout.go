@@ -18,8 +18,8 @@ const crashLoopRestarts = 3
 
 type rollout struct {
 	complete bool
-	// stuck means that the rollout waits for a user. reason and message explain why.
-	stuck           bool
+	// isStuck means that the rollout waits for a user. reason and message explain why.
+	isStuck         bool
 	reason, message string
 }
 
@@ -47,7 +47,7 @@ func (p process) rollout() rollout {
 func (p process) podsRefused() *rollout {
 	if c := deploymentCondition(p.deployment, appsv1.DeploymentReplicaFailure); c != nil &&
 		c.Status == corev1.ConditionTrue {
-		return &rollout{stuck: true, reason: v1beta1.ReasonPodsRefused,
+		return &rollout{isStuck: true, reason: v1beta1.ReasonPodsRefused,
 			message: fmt.Sprintf("The API server refuses to create pods: %s", c.Message)}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (p process) newestStuckPod() *rollout {
 func stuckPod(pod *corev1.Pod) *rollout {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return &rollout{stuck: true, reason: v1beta1.ReasonUnschedulable,
+			return &rollout{isStuck: true, reason: v1beta1.ReasonUnschedulable,
 				message: fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, c.Message)}
 		}
 	}
@@ -83,11 +83,11 @@ func stuckPod(pod *corev1.Pod) *rollout {
 		switch waiting := c.State.Waiting; {
 		case waiting != nil && waiting.Reason == v1beta1.ReasonCrashLoopBackOff,
 			c.RestartCount >= crashLoopRestarts && !c.Ready && c.LastTerminationState.Terminated != nil:
-			return &rollout{stuck: true, reason: v1beta1.ReasonCrashLoopBackOff,
+			return &rollout{isStuck: true, reason: v1beta1.ReasonCrashLoopBackOff,
 				message: fmt.Sprintf("Pod %s was restarted %d times. It last ended %s", pod.Name, c.RestartCount, lastTermination(c))}
 		case waiting != nil && waiting.Reason != "" && waiting.Reason != "ContainerCreating" &&
 			waiting.Reason != "PodInitializing":
-			return &rollout{stuck: true, reason: waiting.Reason,
+			return &rollout{isStuck: true, reason: waiting.Reason,
 				message: fmt.Sprintf("Pod %s does not start: %s", pod.Name, cmp.Or(waiting.Message, waiting.Reason))}
 		}
 	}
@@ -117,13 +117,13 @@ func (p process) deadlineExceeded() *rollout {
 	for i := range p.pods {
 		for _, ready := range p.pods[i].Status.Conditions {
 			if ready.Type == corev1.PodReady && ready.Status == corev1.ConditionFalse {
-				return &rollout{stuck: true, reason: v1beta1.ReasonNotReady,
+				return &rollout{isStuck: true, reason: v1beta1.ReasonNotReady,
 					message: fmt.Sprintf("Pod %s is running, but does not become ready: %s", p.pods[i].Name,
 						cmp.Or(ready.Message, ready.Reason))}
 			}
 		}
 	}
-	return &rollout{stuck: true, reason: v1beta1.ReasonProgressDeadlineExceeded, message: c.Message}
+	return &rollout{isStuck: true, reason: v1beta1.ReasonProgressDeadlineExceeded, message: c.Message}
 }
 
 func deploymentCondition(d *appsv1.Deployment, of appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {

@@ -103,7 +103,7 @@ func TestStuckRolloutHasReasonOfKubelet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := process{deployment: test.deployment, pods: test.pods}.rollout()
-			if got.complete != test.complete || got.stuck != test.stuck || got.reason != test.reason ||
+			if got.complete != test.complete || got.isStuck != test.stuck || got.reason != test.reason ||
 				!strings.Contains(got.message, test.message) {
 				t.Errorf("got %+v", got)
 			}

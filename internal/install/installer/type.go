@@ -44,7 +44,7 @@ func (r *Reconciler) detectType(ctx context.Context, status *v1beta1.ProviderSta
 		return nil, nil
 	}
 	nodes := &corev1.NodeList{}
-	if err := r.Live.List(ctx, nodes); err != nil {
+	if err := r.LiveClient.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("list the Nodes to detect the type: %w", err)
 	}
 	found := detect(nodes.Items)

@@ -37,16 +37,16 @@ type Parts struct {
 	WebhookURL string
 }
 
-// Off is the value of WebhookURL for a process without a webhook.
-const Off = "off"
+// WebhookOff is the value of WebhookURL for a process without a webhook.
+const WebhookOff = "off"
 
 func (p Parts) values() map[string]any {
 	v := map[string]any{
 		"install": map[string]any{"processes": false, "control": p.Control, "target": p.Target},
 		"metrics": map[string]any{"enabled": p.WatchNamespace == ""},
-		"webhook": map[string]any{"enabled": p.WebhookURL != Off && p.WatchNamespace == "", "url": ""},
+		"webhook": map[string]any{"enabled": p.WebhookURL != WebhookOff && p.WatchNamespace == "", "url": ""},
 	}
-	if p.WebhookURL != Off {
+	if p.WebhookURL != WebhookOff {
 		v["webhook"].(map[string]any)["url"] = p.WebhookURL
 	}
 	if p.WatchNamespace != "" {
@@ -70,7 +70,7 @@ func (p Parts) Manager() ([]client.Object, error) {
 func (p Parts) machinist(additional map[string]any) ([]client.Object, error) {
 	v := p.values()
 	maps.Copy(v, additional)
-	return typed(RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: v}))
+	return toTyped(RenderMachinist(Release{Name: "machinist", Namespace: Namespace, Values: v}))
 }
 
 // Provider returns the objects for a provider that runs outside of the cluster.
@@ -84,12 +84,12 @@ func (p Parts) Provider(name string) ([]client.Object, error) {
 		}
 		v["secretNamespaces"] = namespaces
 	}
-	return typed(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
+	return toTyped(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
 }
 
 // Operator returns the objects for an operator, in addition to those of Manager.
 func Operator() ([]client.Object, error) {
-	parts := Parts{Control: true, WebhookURL: Off}
+	parts := Parts{Control: true, WebhookURL: WebhookOff}
 	with, err := parts.machinist(map[string]any{"crds": map[string]any{"enabled": false},
 		"operator": map[string]any{"enabled": true}})
 	if err != nil {
@@ -116,20 +116,20 @@ func (p Parts) Migrator(name string) ([]client.Object, error) {
 		namespaces = append(namespaces, namespace)
 	}
 	v["migrator"] = map[string]any{"enabled": true, "only": true, "namespaces": namespaces}
-	return typed(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
+	return toTyped(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
 }
 
 // MigrationPolicies returns the admission policies and bindings that protect fleets during a migration. The policies
 // apply in the given namespaces.
 func MigrationPolicies(provider string, namespaces ...string) []client.Object {
-	parts := Parts{Control: true, WebhookURL: Off, MigratorNamespaces: namespaces}
+	parts := Parts{Control: true, WebhookURL: WebhookOff, MigratorNamespaces: namespaces}
 	return onlyPolicies(mustRender(parts.Migrator(provider)))
 }
 
 // CRDs returns the CustomResourceDefinitions of the API group, sorted by name.
 func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 	keep := map[string]any{"crds": map[string]any{"keep": false}}
-	objects := mustRender(Parts{Control: true, WebhookURL: Off}.machinist(keep))
+	objects := mustRender(Parts{Control: true, WebhookURL: WebhookOff}.machinist(keep))
 	return only[*apiextensionsv1.CustomResourceDefinition](objects)
 }
 
@@ -179,7 +179,7 @@ func ProviderWebhook(provider, url string) *admissionv1.ValidatingWebhookConfigu
 }
 
 func control() []client.Object {
-	return mustRender(Parts{Control: true, Target: true, WebhookURL: Off}.Manager())
+	return mustRender(Parts{Control: true, Target: true, WebhookURL: WebhookOff}.Manager())
 }
 
 func only[T client.Object](objects []client.Object) []T {
@@ -192,8 +192,8 @@ func only[T client.Object](objects []client.Object) []T {
 	return found
 }
 
-// typed converts rendered objects to their types. Unknown fields are errors.
-func typed(objects []*unstructured.Unstructured, err error) ([]client.Object, error) {
+// toTyped converts rendered objects to their types. Unknown fields are errors.
+func toTyped(objects []*unstructured.Unstructured, err error) ([]client.Object, error) {
 	if err != nil {
 		return nil, err
 	}

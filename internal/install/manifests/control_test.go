@@ -71,7 +71,7 @@ func TestChartsHaveRolesOfConfig(t *testing.T) {
 			}
 			want = append(want, object)
 		}
-		got := role.For("azure", "")
+		got := role.Objects("azure", "")
 		for _, object := range got {
 			object.SetLabels(nil)
 		}
@@ -159,8 +159,8 @@ func TestPriorityLevelsOfFlowSchemasExist(t *testing.T) {
 func TestWebhooksHaveServices(t *testing.T) {
 	services := map[string]*corev1.Service{}
 	everything := slices.Concat(
-		mustRender(typed(RenderMachinist(Release{Name: "m", Namespace: Namespace}))),
-		mustRender(typed(RenderProvider(Release{Name: "p", Namespace: Namespace,
+		mustRender(toTyped(RenderMachinist(Release{Name: "m", Namespace: Namespace}))),
+		mustRender(toTyped(RenderProvider(Release{Name: "p", Namespace: Namespace,
 			Values: parse("provider: {name: sim}")}))))
 	for _, service := range only[*corev1.Service](everything) {
 		services[service.Name] = service

@@ -141,7 +141,7 @@ func TestReleasesRenderToGoldenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := typed(objects, nil); err != nil && !strings.Contains(err.Error(), "ServiceMonitor") {
+			if _, err := toTyped(objects, nil); err != nil && !strings.Contains(err.Error(), "ServiceMonitor") {
 				t.Errorf("convert the objects: %v", err)
 			}
 			var got bytes.Buffer

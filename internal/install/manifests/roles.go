@@ -24,10 +24,10 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// For returns the ClusterRole and the Roles that grant the permissions of this Role. If namespace is not empty, the
+// Objects returns the ClusterRole and the Roles that grant the permissions of this Role. If namespace is not empty, the
 // process works only in this namespace.
-func (r Role) For(provider, namespace string) []client.Object {
-	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: Off}
+func (r Role) Objects(provider, namespace string) []client.Object {
+	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: WebhookOff}
 	parts.Target = !parts.Control
 	name := "machinist-" + string(r)
 	var objects []client.Object

@@ -46,9 +46,9 @@ type Panel struct {
 	Unit string `json:"unit"`
 	// Stack stacks the series.
 	Stack bool `json:"stack,omitempty"`
-	// Bad is the threshold at which a stat panel becomes red.
-	Bad     *float64 `json:"bad,omitempty"`
-	Queries []Query  `json:"queries"`
+	// BadThreshold is the threshold at which a stat panel becomes red.
+	BadThreshold *float64 `json:"bad,omitempty"`
+	Queries      []Query  `json:"queries"`
 }
 
 // Query is a Prometheus expression and the legend for its series.
@@ -175,9 +175,9 @@ func (d Dashboard) panel(p Panel, source object) object {
 	case "stat":
 		options = object{"reduceOptions": object{"calcs": []string{"lastNotNull"}}, "colorMode": "value"}
 	}
-	if p.Bad != nil {
+	if p.BadThreshold != nil {
 		defaults["thresholds"] = object{"mode": "absolute", "steps": []object{{"color": "green", "value": nil},
-			{"color": "red", "value": *p.Bad}}}
+			{"color": "red", "value": *p.BadThreshold}}}
 	}
 	return object{"type": kind, "title": p.Title, "description": p.Description, "datasource": source, "targets": targets,
 		"fieldConfig": object{"defaults": defaults, "overrides": []any{}}, "options": options}

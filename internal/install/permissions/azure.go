@@ -33,7 +33,7 @@ type azureDocument struct {
 }
 
 // AzureDocument returns a custom role with the actions as JSON.
-func (n *Needs) AzureDocument(actions []string, scope AzureScope) ([]byte, error) {
+func (n *Requirements) AzureDocument(actions []string, scope AzureScope) ([]byte, error) {
 	switch {
 	case n.AzureRole == nil:
 		return nil, fmt.Errorf("the cloud %s has no Azure custom roles", n.Cloud)

@@ -14,7 +14,7 @@ type accessRule struct {
 }
 
 // AccessRules returns the actions as the JSON input of `openstack application credential create --access-rules`.
-func (n *Needs) AccessRules(actions []string) ([]byte, error) {
+func (n *Requirements) AccessRules(actions []string) ([]byte, error) {
 	if n.AzureRole != nil {
 		return nil, fmt.Errorf("the cloud %s has no access rules", n.Cloud)
 	}

@@ -18,8 +18,8 @@ import (
 //go:embed files/*.yaml
 var files embed.FS
 
-// Needs are the permissions that a provider needs in its cloud.
-type Needs struct {
+// Requirements are the permissions that a provider needs in its cloud.
+type Requirements struct {
 	// Provider is the name of the provider. Cloud is the display name of the provider's cloud for messages.
 	Provider string `json:"provider"`
 	Cloud    string `json:"cloud"`
@@ -53,9 +53,9 @@ func Names() []string {
 	return names
 }
 
-// Of looks up the permissions that a provider needs. If the name of the provider is unknown, the error lists the known
+// ForProvider looks up the permissions that a provider needs. If the name of the provider is unknown, the error lists the known
 // names.
-func Of(provider string) (*Needs, error) {
+func ForProvider(provider string) (*Requirements, error) {
 	if !slices.Contains(Names(), provider) {
 		return nil, fmt.Errorf("unknown provider %q: the known providers are %s; for the permissions of another provider, see its documentation",
 			provider, strings.Join(Names(), ", "))
@@ -68,8 +68,8 @@ func Of(provider string) (*Needs, error) {
 }
 
 // Parse reads a file of permissions.
-func Parse(text []byte) (*Needs, error) {
-	needs := &Needs{}
+func Parse(text []byte) (*Requirements, error) {
+	needs := &Requirements{}
 	if err := yaml.UnmarshalStrict(text, needs); err != nil {
 		return nil, fmt.Errorf("parse permissions: %w", err)
 	}
@@ -79,9 +79,9 @@ func Parse(text []byte) (*Needs, error) {
 	return needs, nil
 }
 
-// With returns the actions that a class needs in the cloud if its providerSpec contains the given fields. The result
+// ActionsFor returns the actions that a class needs in the cloud if its providerSpec contains the given fields. The result
 // contains each action once.
-func (n *Needs) With(fields ...string) ([]string, error) {
+func (n *Requirements) ActionsFor(fields ...string) ([]string, error) {
 	actions := slices.Clone(n.Actions)
 	for _, field := range fields {
 		found := false
@@ -107,7 +107,7 @@ func (n *Needs) With(fields ...string) ([]string, error) {
 // AllFields stands for all fields that need additional actions.
 const AllFields = "all"
 
-func (n *Needs) fields() []string {
+func (n *Requirements) fields() []string {
 	var fields []string
 	for _, optional := range n.Optional {
 		fields = append(fields, optional.Field)

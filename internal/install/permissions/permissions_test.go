@@ -18,7 +18,7 @@ func TestEveryProviderHasItsPermissions(t *testing.T) {
 		t.Errorf("there are permissions of %v, and providers %v", Names(), installer.Types())
 	}
 	for _, name := range Names() {
-		needs, err := Of(name)
+		needs, err := ForProvider(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,31 +40,31 @@ func TestEveryProviderHasItsPermissions(t *testing.T) {
 }
 
 func TestUnknownProviderErrorHasKnownNames(t *testing.T) {
-	if _, err := Of("azur"); err == nil || !strings.Contains(err.Error(), `unknown provider "azur": the known providers are azure, libvirt, openstack, sim`) {
+	if _, err := ForProvider("azur"); err == nil || !strings.Contains(err.Error(), `unknown provider "azur": the known providers are azure, libvirt, openstack, sim`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestFieldsAddTheirActions(t *testing.T) {
-	needs, err := Of("azure")
+	needs, err := ForProvider("azure")
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, err := needs.With("scaleSetID", "availabilitySetID", "scaleSetID")
+	with, err := needs.ActionsFor("scaleSetID", "availabilitySetID", "scaleSetID")
 	if err != nil || len(with) != len(needs.Actions)+4 {
 		t.Errorf("got %d actions and %v, want %d", len(with), err, len(needs.Actions)+4)
 	}
-	all, err := needs.With(AllFields)
+	all, err := needs.ActionsFor(AllFields)
 	if err != nil || len(all) < len(needs.Actions)+len(needs.Optional) {
 		t.Errorf("got %d actions, %v", len(all), err)
 	}
-	if _, err := needs.With("scaleSet"); err == nil || !strings.Contains(err.Error(), "scaleSetID") {
+	if _, err := needs.ActionsFor("scaleSet"); err == nil || !strings.Contains(err.Error(), "scaleSetID") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestAzureDocumentHasItsScopes(t *testing.T) {
-	needs, err := Of("azure")
+	needs, err := ForProvider("azure")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,11 +96,11 @@ func TestAzureDocumentHasItsScopes(t *testing.T) {
 }
 
 func TestOpenStackAccessRules(t *testing.T) {
-	needs, err := Of("openstack")
+	needs, err := ForProvider("openstack")
 	if err != nil {
 		t.Fatal(err)
 	}
-	actions, err := needs.With(AllFields)
+	actions, err := needs.ActionsFor(AllFields)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestOpenStackAccessRules(t *testing.T) {
 			t.Errorf("%q was accepted as a rule", wrong)
 		}
 	}
-	azure, err := Of("azure")
+	azure, err := ForProvider("azure")
 	if err != nil {
 		t.Fatal(err)
 	}

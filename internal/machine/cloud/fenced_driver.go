@@ -138,21 +138,21 @@ func (c *Cloud) importer() (provider.Importer, error) {
 }
 
 // Locate implements provider.Importer. It returns an Unimplemented error if the driver does not support imports.
-func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+func (c *Cloud) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.LocatedInstance, error) {
 	importer, err := c.importer()
 	if err != nil {
 		return nil, err
 	}
-	return call(ctx, c, "Locate", reads, func(ctx context.Context) ([]provider.Located, error) {
+	return call(ctx, c, "Locate", reads, func(ctx context.Context) ([]provider.LocatedInstance, error) {
 		return importer.Locate(ctx, req)
 	})
 }
 
 // Import implements provider.Importer. Import makes no call to the cloud, so the rate limit does not apply.
-func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (imported provider.Imported, err error) {
+func (c *Cloud) Import(ctx context.Context, req provider.ImportRequest) (imported provider.ImportedSpec, err error) {
 	importer, err := c.importer()
 	if err != nil {
-		return provider.Imported{}, err
+		return provider.ImportedSpec{}, err
 	}
 	defer func() {
 		if recover() != nil {
@@ -229,7 +229,7 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect,
 		if err := c.Limiter.Wait(ctx); err != nil {
 			return result, fmt.Errorf("wait for the cloud rate limit before %s: %w", operation, err)
 		}
-		traced.Limited(c.Clock.Since(began))
+		traced.RecordRateLimit(c.Clock.Since(began))
 	}
 	if e == changes {
 		if err := c.Fence(); err != nil {

@@ -34,12 +34,12 @@ type attachments struct {
 	target client.Reader
 	clock  clock.PassiveClock
 
-	mu      sync.Mutex
-	byNode  map[string][]Attachment
-	taken   time.Time // when the list began
-	next    time.Time // when the next list may begin
-	many    bool
-	reading bool
+	mu           sync.Mutex
+	byNode       map[string][]Attachment
+	taken        time.Time // when the list began
+	nextListTime time.Time // when the next list may begin
+	many         bool
+	reading      bool
 }
 
 // attachedTo returns the attachments of a node as of the given time or a later time. An empty result may be older than
@@ -53,7 +53,7 @@ func (a *attachments) attachedTo(ctx context.Context, node string,
 		a.mu.Unlock()
 		return list, 0, nil
 	}
-	if rest := a.next.Sub(now); a.many && (rest > 0 || a.reading) {
+	if rest := a.nextListTime.Sub(now); a.many && (rest > 0 || a.reading) {
 		a.mu.Unlock()
 		return nil, max(rest, 100*time.Millisecond), nil
 	}
@@ -70,7 +70,7 @@ func (a *attachments) attachedTo(ctx context.Context, node string,
 	}
 	if ended := a.clock.Now(); a.taken.Before(now) {
 		a.byNode, a.taken, a.many = byNode, now, many
-		a.next = ended.Add(attachmentRest * ended.Sub(now))
+		a.nextListTime = ended.Add(attachmentRest * ended.Sub(now))
 	}
 	return byNode[node], 0, nil
 }

@@ -102,11 +102,11 @@ func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	b := newBench(t)
 	listed := 0
 	b.attachments.target = &pagedReader{items: 1200, page: func() { listed++; b.pass(30 * time.Second) }}
-	if o := b.VolumesDetached(context.Background(), volumesRequest("m0", noon)); !o.Done {
+	if o := b.VolumesDetached(context.Background(), volumesRequest("m0", noon)); !o.IsDone {
 		t.Fatalf("no volume is attached to m0: %+v", o)
 	}
 	late := volumesRequest("m1", at(2*time.Minute)) // newer than the list, which took 90 s
-	b.clock.SetTime(late.Drained)
+	b.clock.SetTime(late.DrainTime)
 	b.expectOutcome(b.VolumesDetached(context.Background(), late), false, v1beta1.ReasonWaitingForVolumeDetach,
 		"Checking which volumes are attached to node m1.")
 	if next := b.runPass("m1"); next != 5*time.Minute {
@@ -120,7 +120,7 @@ func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	b.VolumesDetached(context.Background(), attached)
 	b.pass(1)
 	b.runPass("node-1")
-	if o := b.VolumesDetached(context.Background(), attached); !o.Done || o.Reason != v1beta1.ReasonVolumeDetachTimeout {
+	if o := b.VolumesDetached(context.Background(), attached); !o.IsDone || o.Reason != v1beta1.ReasonVolumeDetachTimeout {
 		t.Errorf("got %+v", o)
 	}
 }

@@ -148,8 +148,8 @@ func (b *bench) expectEvictions(want ...string) {
 
 func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
 	b.Helper()
-	if o.Done != done || o.Reason != reason || o.Message != message {
-		b.Errorf("got done %t, %s: %q, want %t, %s: %q", o.Done, o.Reason, o.Message, done, reason, message)
+	if o.IsDone != done || o.Reason != reason || o.Message != message {
+		b.Errorf("got done %t, %s: %q, want %t, %s: %q", o.IsDone, o.Reason, o.Message, done, reason, message)
 	}
 }
 

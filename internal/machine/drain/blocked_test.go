@@ -60,8 +60,8 @@ func TestBudgetIsNamedAndTriggersBlockedDrains(t *testing.T) {
 	b.expectOutcome(o, false, v1beta1.ReasonBlockedByDisruptionBudget,
 		"Evicting the pods of node m1. Pods that block the drain: "+
 			"a/web-1 (PodDisruptionBudget web can never allow the eviction: the budget needs all of its 2 pods).")
-	if len(o.Blocked) != 1 || !o.Blocked[0].Never || o.Blocked[0].Budgets[0] != "web" {
-		t.Errorf("got blockers %+v", o.Blocked)
+	if len(o.Blockers) != 1 || !o.Blockers[0].NeverAllowed || o.Blockers[0].Budgets[0] != "web" {
+		t.Errorf("got blockers %+v", o.Blockers)
 	}
 
 	b.work.take()

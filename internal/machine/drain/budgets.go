@@ -71,9 +71,9 @@ func explain(try *Attempt, result result, v assessment) {
 	if result != blocked && len(v.budgets) < 2 {
 		return
 	}
-	try.Refused, try.Budgets = true, v.budgets
+	try.IsRefused, try.Budgets = true, v.budgets
 	if v.neverReason != "" {
-		try.Never, try.Why = true, v.neverReason
+		try.NeverAllowed, try.Explanation = true, v.neverReason
 	}
 }
 
@@ -117,22 +117,22 @@ func (m *records) retryBlockedBy(budget types.NamespacedName, n int) []types.Nam
 	defer m.mu.Unlock()
 	var pods []blockedPod
 	for machine, r := range m.machines {
-		for _, b := range r.drained.Blocked {
+		for _, b := range r.drained.Blockers {
 			if b.Pod.Namespace == budget.Namespace && len(b.Budgets) == 1 && b.Budgets[0] == budget.Name {
 				pods = append(pods, blockedPod{b, machine})
 			}
 		}
 	}
 	slices.SortFunc(pods, func(a, b blockedPod) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(a.FirstFailure.Compare(b.FirstFailure), cmp.Compare(a.UID, b.UID))
 	})
 	var machines []types.NamespacedName
 	for _, pod := range pods[:min(n, len(pods))] {
 		r := m.machines[pod.machine]
-		if r.triggered == nil {
-			r.triggered = map[types.UID]bool{}
+		if r.triggeredPods == nil {
+			r.triggeredPods = map[types.UID]bool{}
 		}
-		r.triggered[pod.UID] = true
+		r.triggeredPods[pod.UID] = true
 		machines = append(machines, pod.machine)
 	}
 	return machines

@@ -94,7 +94,7 @@ func TestPodsThatWaitedLongestForABudgetAreRetried(t *testing.T) {
 	blocker := func(pod string, since time.Duration, budgets ...string) Blocker {
 		namespace, name, _ := strings.Cut(pod, "/")
 		return Blocker{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name),
-			Attempt{Failures: 1, Since: at(since), Refused: true, Budgets: budgets}}
+			Attempt{Failures: 1, FirstFailure: at(since), IsRefused: true, Budgets: budgets}}
 	}
 	for n, want := range map[int]string{0: "[]", 2: "[m2 m1]", math.MaxInt: "[m2 m1 m1]"} {
 		var m records
@@ -104,7 +104,7 @@ func TestPodsThatWaitedLongestForABudgetAreRetried(t *testing.T) {
 			"m2": {blocker("shop/web-2", time.Second, "web")},
 		} {
 			r, _ := m.admitDrain(request(machine))
-			m.setOutcome(&r.drained, Outcome{Blocked: blocked})
+			m.setOutcome(&r.drained, Outcome{Blockers: blocked})
 		}
 		var names []string
 		for _, machine := range m.retryBlockedBy(budget, n) {

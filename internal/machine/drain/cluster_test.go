@@ -36,9 +36,9 @@ const patience = 2 * time.Minute
 // ignoresDeletion is the label of pods that the kubelet of these tests does not remove.
 const ignoresDeletion = "test/kept"
 
-// shared is the control plane that the tests of this package share. The first test that needs the control plane starts
+// sharedControlPlane is the control plane that the tests of this package share. The first test that needs the control plane starts
 // it.
-var shared struct {
+var sharedControlPlane struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane
 	err  error
@@ -47,8 +47,8 @@ var shared struct {
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	code := m.Run()
-	if shared.cp != nil {
-		if err := shared.cp.Stop(); err != nil {
+	if sharedControlPlane.cp != nil {
+		if err := sharedControlPlane.cp.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stop the control plane:", err)
 			code = 1
 		}
@@ -67,8 +67,8 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	t.Parallel()
-	shared.once.Do(func() {
-		shared.cp, shared.err = controlplane.Start(context.Background(), controlplane.Options{
+	sharedControlPlane.once.Do(func() {
+		sharedControlPlane.cp, sharedControlPlane.err = controlplane.Start(context.Background(), controlplane.Options{
 			WithControllerManager: true,
 			// The Nodes have no real kubelet, so the node lifecycle and taint eviction controllers would evict pods.
 			// The DaemonSet controller and the garbage collector would delete pods that the drain has to handle.
@@ -76,10 +76,10 @@ func newCluster(t *testing.T) *cluster {
 				"-node-lifecycle-controller,-taint-eviction-controller"},
 		})
 	})
-	if shared.err != nil {
-		t.Fatal(shared.err)
+	if sharedControlPlane.err != nil {
+		t.Fatal(sharedControlPlane.err)
 	}
-	c := &cluster{T: t, config: shared.cp.Config()}
+	c := &cluster{T: t, config: sharedControlPlane.cp.Config()}
 	var err error
 	if c.WithWatch, err = client.NewWithWatch(c.config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
@@ -303,8 +303,8 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 	return r
 }
 
-// ask calls Drain for a node with a deadline, as the Machine reconciler does when a Machine is deleted.
-func (r *reconciler) ask(node *corev1.Node, length time.Duration, edits ...func(*drain.Request)) types.NamespacedName {
+// requestDrain calls Drain for a node with a deadline, as the Machine reconciler does when a Machine is deleted.
+func (r *reconciler) requestDrain(node *corev1.Node, length time.Duration, edits ...func(*drain.Request)) types.NamespacedName {
 	now := time.Now()
 	request := drain.Request{
 		Subject: drain.Subject{Machine: types.NamespacedName{Namespace: "machines", Name: node.Name},
@@ -366,7 +366,7 @@ func (r *reconciler) awaitOne(machine types.NamespacedName, what string,
 	return o
 }
 
-func isDone(o drain.Outcome) bool { return o.Done }
+func isDone(o drain.Outcome) bool { return o.IsDone }
 
 func (c *cluster) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: c.namespace, Name: name}

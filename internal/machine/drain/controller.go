@@ -58,7 +58,7 @@ type Options struct {
 	// in progress. Default: DefaultWorkers. The minimum is 2, so that one slow call does not block all other drains.
 	Workers int
 
-	// Signals detects Nodes whose instance is about to be removed. By default it is interruption.Known.
+	// Signals detects Nodes whose instance is about to be removed. By default it is interruption.KnownSignals.
 	Signals interruption.Signals
 
 	// Metrics is the registry for the metrics of the Controller. If the field is nil, the Controller registers no
@@ -102,7 +102,7 @@ func New(o Options) *Controller {
 		o.BudgetReader = o.Target
 	}
 	if o.Signals == nil {
-		o.Signals = interruption.Known()
+		o.Signals = interruption.KnownSignals()
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -176,7 +176,7 @@ func (c *Controller) CheckAndDrain(ctx context.Context, request Request) Outcome
 // enqueueUnlessDone makes a worker check the Node.
 func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Request) Outcome {
 	outcome := c.records.outcome(&r.drained)
-	if !outcome.Done && (before == nil || !before.equal(request)) {
+	if !outcome.IsDone && (before == nil || !before.equal(request)) {
 		c.work.Enqueue(request.Machine)
 	}
 	return outcome
@@ -188,14 +188,14 @@ func (c *Controller) enqueueUnlessDone(r *record, before *Request, request Reque
 func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
 	r, before := c.records.forVolumes(request)
 	if request.Force {
-		c.records.setOutcome(&r.detached, Outcome{Done: true, Reason: v1beta1.ReasonSkipped,
+		c.records.setOutcome(&r.detached, Outcome{IsDone: true, Reason: v1beta1.ReasonSkipped,
 			Message: "The wait for volumes was ended by the annotation " + v1beta1.AnnotationForceDelete + "."})
 	} else if before == nil {
 		c.records.setOutcome(&r.detached, c.firstVolumesOutcome(ctx, request))
 	}
 	c.records.admitVolumes(r, request)
 	outcome := c.records.outcome(&r.detached)
-	if !outcome.Done && (before == nil || before.Epoch != request.Epoch) {
+	if !outcome.IsDone && (before == nil || before.Epoch != request.Epoch) {
 		c.work.Enqueue(request.Machine)
 	}
 	return outcome

@@ -134,7 +134,7 @@ func TestNodeIsReadAgainBeforePodsAreEvictedForANotice(t *testing.T) {
 			node.Spec.Taints = test.taints
 			b := newBench(t, node, on("m1", aPod("a/web")))
 			announced := request("m1")
-			announced.Announced, announced.Deadline = true, at(10*time.Second)
+			announced.InterruptionAnnounced, announced.Deadline = true, at(10*time.Second)
 			b.Drain(announced)
 			if next := b.runPass("m1"); len(test.want) == 0 && next != maxRecheck {
 				t.Errorf("the machine is requeued after %s, want %s", next, maxRecheck)
@@ -149,8 +149,8 @@ func TestEvictionOfADeletedPodIsNotAFailure(t *testing.T) {
 	b.evictionErrors["web"] = apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 	b.drain("m1")
 	b.runPass("m1")
-	if o := b.drain("m1"); len(o.Blocked) != 0 {
-		t.Errorf("got blockers %+v", o.Blocked)
+	if o := b.drain("m1"); len(o.Blockers) != 0 {
+		t.Errorf("got blockers %+v", o.Blockers)
 	}
 }
 

@@ -49,8 +49,8 @@ func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*core
 	return cordoned, err
 }
 
-// Cordoned reports whether Uncordon would change the Node.
-func Cordoned(node *corev1.Node) bool {
+// NeedsUncordon reports whether Uncordon would change the Node.
+func NeedsUncordon(node *corev1.Node) bool {
 	_, cordoned := node.Annotations[v1beta1.NodeAnnotationCordoned]
 	return cordoned || node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue
 }

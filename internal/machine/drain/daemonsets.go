@@ -31,8 +31,8 @@ type daemonSets struct {
 	found map[types.UID]time.Time
 }
 
-// orphaned returns the UIDs of DaemonSets that control some of the pods but no longer exist.
-func (d *daemonSets) orphaned(ctx context.Context, pods []corev1.Pod) (map[types.UID]bool, error) {
+// orphanedUIDs returns the UIDs of DaemonSets that control some of the pods but no longer exist.
+func (d *daemonSets) orphanedUIDs(ctx context.Context, pods []corev1.Pod) (map[types.UID]bool, error) {
 	var orphaned map[types.UID]bool
 	for i := range pods {
 		pod := &pods[i]

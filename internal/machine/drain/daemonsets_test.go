@@ -18,7 +18,7 @@ func TestDaemonSetsAreReadOnceAMinute(t *testing.T) {
 		b.reads = 0
 		b.drain(machine)
 		b.runPass(machine)
-		if !b.drain(machine).Done {
+		if !b.drain(machine).IsDone {
 			t.Errorf("%s is not done", machine)
 		}
 		return b.reads

@@ -36,12 +36,12 @@ func TestPodsAreEvictedThenDeleted(t *testing.T) {
 
 		left, used := in.Deadline.Sub(in.Now).Seconds(), max(float64(asked), 1)
 		if left > min(used, length.Seconds()/2) {
-			if step.Action != Evict {
+			if step.Action != ActionEvict {
 				t.Errorf("drain of %s, grace period %d s, %v s left: %s, want an eviction", length, asked, left, step.Action)
 			}
 			continue
 		}
-		if want := max(int64(min(used, left)), 1); step.Action != Delete || step.Grace != want {
+		if want := max(int64(min(used, left)), 1); step.Action != ActionDelete || step.Grace != want {
 			t.Errorf("drain of %s, grace period %d s, %v s left: %s with %d s, want a deletion with %d s", length, asked, left,
 				step.Action, step.Grace, want)
 		}

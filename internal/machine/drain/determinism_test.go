@@ -110,7 +110,7 @@ func (s *simulation) run(rounds int) {
 		}
 		for _, machine := range simulated {
 			pass(key(machine))
-			if o := s.drain(machine); o.Done {
+			if o := s.drain(machine); o.IsDone {
 				s.VolumesDetached(context.Background(), volumesRequest(machine, o.LastPodGone))
 			}
 		}

@@ -36,9 +36,9 @@ func TestBudgetIsRespectedUntilItAllowsEvictions(t *testing.T) {
 	first, second := c.pod(node, "web-1"), c.pod(node, "web-2")
 	budget := c.budget("web", minAvailable(2), false)
 	drains := c.startDrains(drain.Options{})
-	machine := drains.ask(node, time.Hour)
+	machine := drains.requestDrain(node, time.Hour)
 
-	o := drains.awaitOne(machine, "both pods to be refused", func(o drain.Outcome) bool { return len(o.Blocked) == 2 })
+	o := drains.awaitOne(machine, "both pods to be refused", func(o drain.Outcome) bool { return len(o.Blockers) == 2 })
 	if o.Reason != v1beta1.ReasonBlockedByDisruptionBudget {
 		t.Errorf("got reason %s", o.Reason)
 	}
@@ -77,10 +77,10 @@ func TestOverlappingBudgetsAreNamed(t *testing.T) {
 		"through the client":         func(o *drain.Options) { o.Evict = nil },
 	} {
 		drains := c.startDrains(drain.Options{}, edit)
-		o := drains.awaitOne(drains.ask(node, time.Hour), "the rejection "+name, func(o drain.Outcome) bool {
-			return len(o.Blocked) == 1
+		o := drains.awaitOne(drains.requestDrain(node, time.Hour), "the rejection "+name, func(o drain.Outcome) bool {
+			return len(o.Blockers) == 1
 		})
-		if b := o.Blocked[0]; !b.Never || !slices.Equal(b.Budgets, []string{"one", "two"}) {
+		if b := o.Blockers[0]; !b.NeverAllowed || !slices.Equal(b.Budgets, []string{"one", "two"}) {
 			t.Errorf("%s: got %+v", name, b)
 		}
 		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
@@ -116,7 +116,7 @@ func TestPodsBoundToTheirNodeAreNotEvicted(t *testing.T) {
 	recreated := c.pod(node, "recreated", of("agents", "uid-of-a-deleted-one"))
 	web := c.pod(node, "web")
 	drains := c.startDrains(drain.Options{})
-	drains.awaitOne(drains.ask(node, time.Hour), "the drain", isDone)
+	drains.awaitOne(drains.requestDrain(node, time.Hour), "the drain", isDone)
 	for _, pod := range []*corev1.Pod{agent, static} {
 		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
 			t.Errorf("pod %s was evicted", pod.Name)
@@ -138,7 +138,7 @@ func TestPodsAreDeletedWithGraceNearTheDeadline(t *testing.T) {
 	drains := c.startDrains(drain.Options{})
 	const length = 8 * time.Second
 	begun := time.Now()
-	machine := drains.ask(node, length)
+	machine := drains.requestDrain(node, length)
 	var now corev1.Pod
 	await(c, "the deletion of the pod", &corev1.PodList{}, func(l *corev1.PodList) (bool, string) {
 		if len(l.Items) == 1 {
@@ -170,7 +170,7 @@ func TestLongGracePeriodIsShortenedAtTheDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	drains := c.startDrains(drain.Options{})
-	drains.ask(node, 0)
+	drains.requestDrain(node, 0)
 	await(c, "the grace period to be shortened", &corev1.PodList{}, func(l *corev1.PodList) (bool, string) {
 		if len(l.Items) == 0 {
 			t.Fatal("the pod was removed while its containers were running")
@@ -185,7 +185,7 @@ func TestStuckPodIsLeftBehindAfterTheDeadline(t *testing.T) {
 	node := c.node("a")
 	pod := c.pod(node, "web", blocked)
 	drains := c.startDrains(drain.Options{})
-	o := drains.awaitOne(drains.ask(node, 0), "the drain", isDone)
+	o := drains.awaitOne(drains.requestDrain(node, 0), "the drain", isDone)
 	if want := fmt.Sprintf("These pods were left on the node: %s/web (still terminating after the drain deadline).",
 		c.namespace); o.Message != want {
 		t.Errorf("got %q, want %q", o.Message, want)
@@ -203,9 +203,9 @@ func TestForceEndsTheDrainWithoutEvictions(t *testing.T) {
 	c.pod(node, "web-2")
 	c.budget("web", minAvailable(2), false)
 	drains := c.startDrains(drain.Options{})
-	machine := drains.ask(node, time.Hour)
-	drains.awaitOne(machine, "the rejections", func(o drain.Outcome) bool { return len(o.Blocked) == 2 })
-	drains.ask(node, time.Hour, func(r *drain.Request) { r.Force = true })
+	machine := drains.requestDrain(node, time.Hour)
+	drains.awaitOne(machine, "the rejections", func(o drain.Outcome) bool { return len(o.Blockers) == 2 })
+	drains.requestDrain(node, time.Hour, func(r *drain.Request) { r.Force = true })
 	if o := drains.awaitOne(machine, "the end", isDone); o.Reason != v1beta1.ReasonSkipped {
 		t.Errorf("got %+v", o)
 	}
@@ -248,12 +248,12 @@ func TestWorkersLimitTheEvictionsInFlight(t *testing.T) {
 	drains := c.startDrains(drain.Options{Evict: counted, Workers: workers})
 	begun := time.Now()
 	for _, node := range nodes {
-		drains.ask(node, time.Hour)
+		drains.requestDrain(node, time.Hour)
 	}
 	drains.await("all drains", func(all map[types.NamespacedName]drain.Outcome) bool {
 		done := 0
 		for _, o := range all {
-			if o.Done {
+			if o.IsDone {
 				done++
 			}
 		}
@@ -310,19 +310,19 @@ func TestDetachedVolumesTriggerTheMachine(t *testing.T) {
 	c.create(inline)
 
 	drains := c.startDrains(drain.Options{})
-	machine := drains.ask(node, time.Hour)
+	machine := drains.requestDrain(node, time.Hour)
 	drained := drains.awaitOne(machine, "the drain", isDone).LastPodGone
 	request := drain.VolumesRequest{
-		Subject: drain.Subject{Machine: machine, UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID},
-		Drained: drained, Timeout: time.Hour,
+		Subject:   drain.Subject{Machine: machine, UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID},
+		DrainTime: drained, Timeout: time.Hour,
 	}
-	if o := drains.VolumesDetached(context.Background(), request); o.Done || !strings.Contains(o.Message, volume) {
+	if o := drains.VolumesDetached(context.Background(), request); o.IsDone || !strings.Contains(o.Message, volume) {
 		t.Errorf("got %+v, want a wait for %s", o, volume)
 	}
 	c.remove(attachment)
 	drains.await("the machine to be triggered when its volume is detached",
 		func(map[types.NamespacedName]drain.Outcome) bool {
-			return drains.VolumesDetached(context.Background(), request).Done
+			return drains.VolumesDetached(context.Background(), request).IsDone
 		})
 	c.remove(inline)
 }

@@ -34,7 +34,7 @@ func TestForceEndsADrainInProgress(t *testing.T) {
 func TestSkippedDrains(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	skip := request("m1")
-	skip.Skip = true
+	skip.SkipDrain = true
 	first := b.Drain(skip)
 	b.expectOutcome(first, true, v1beta1.ReasonSkipped,
 		"The drain was skipped because of the annotation machinist.dev/skip-drain.")

@@ -71,7 +71,7 @@ func TestWaitForVolumesWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 	b.restart(Options{Epoch: func() uint64 { return epoch }})
 	wanted := volumesRequest("m1", noon)
 	wanted.Epoch = 1
-	if o := b.VolumesDetached(context.Background(), wanted); o.Done {
+	if o := b.VolumesDetached(context.Background(), wanted); o.IsDone {
 		t.Fatalf("the controller does not wait for volumes: %+v", o)
 	}
 	b.work.take()
@@ -84,8 +84,8 @@ func TestWaitForVolumesWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 	if b.triggers.take() == nil {
 		t.Error("the machine is not triggered")
 	}
-	wanted.Drained, wanted.Epoch = wanted.Drained.Add(wanted.Timeout+time.Hour), 3
-	if o := b.VolumesDetached(context.Background(), wanted); o.Done || o.Reason != v1beta1.ReasonWaitingForVolumeDetach {
+	wanted.DrainTime, wanted.Epoch = wanted.DrainTime.Add(wanted.Timeout+time.Hour), 3
+	if o := b.VolumesDetached(context.Background(), wanted); o.IsDone || o.Reason != v1beta1.ReasonWaitingForVolumeDetach {
 		t.Errorf("got %+v", o)
 	}
 	if b.work.take() == nil {
@@ -97,7 +97,7 @@ func TestWaitForVolumesWaitsForARequestThatExcludesTheOutage(t *testing.T) {
 	}
 	b.pass(time.Minute)
 	b.runPass("m1")
-	if o := b.VolumesDetached(context.Background(), wanted); !o.Done {
+	if o := b.VolumesDetached(context.Background(), wanted); !o.IsDone {
 		t.Errorf("got %+v", o)
 	}
 }

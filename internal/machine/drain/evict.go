@@ -78,7 +78,7 @@ func (c *Controller) call(ctx context.Context, s Step, timeout time.Duration) er
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	meta := metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name}
-	if s.Action == Delete {
+	if s.Action == ActionDelete {
 		return c.options.Target.Delete(ctx, &corev1.Pod{ObjectMeta: meta}, client.GracePeriodSeconds(s.Grace),
 			client.Preconditions{UID: &s.UID})
 	}
@@ -93,21 +93,21 @@ func (c *Controller) call(ctx context.Context, s Step, timeout time.Duration) er
 // Attempt to store for the pod. The Attempt is empty if the request succeeded or if the pod no longer exists.
 func resultOf(action Action, err error, before Attempt, now time.Time) (result, Attempt) {
 	first := firstBackoff
-	if action == Delete {
+	if action == ActionDelete {
 		first = firstDeleteBackoff
 	}
-	try := Attempt{Failures: before.Failures + 1, Since: before.Since, Deleting: before.Deleting,
-		Unanswered: before.Unanswered}
-	if try.Since.IsZero() {
-		try.Since = now
+	try := Attempt{Failures: before.Failures + 1, FirstFailure: before.FirstFailure, FirstDeletion: before.FirstDeletion,
+		UnansweredAction: before.UnansweredAction}
+	if try.FirstFailure.IsZero() {
+		try.FirstFailure = now
 	}
-	if action == Delete && try.Deleting.IsZero() {
-		try.Failures, try.Deleting = 1, now
+	if action == ActionDelete && try.FirstDeletion.IsZero() {
+		try.Failures, try.FirstDeletion = 1, now
 	}
 	try.NotBefore = now.Add(min(first<<min(try.Failures-1, 10), maxBackoff))
 
 	switch {
-	case err == nil && action == Delete:
+	case err == nil && action == ActionDelete:
 		return deleted, Attempt{}
 	case err == nil:
 		return evicted, Attempt{}
@@ -116,19 +116,19 @@ func resultOf(action Action, err error, before Attempt, now time.Time) (result, 
 		// another cause, the pod still exists, and the next check finds it.
 		return gone, Attempt{}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		try.Refused, try.Why = true, rejection(err)
+		try.IsRefused, try.Explanation = true, rejection(err)
 		return blocked, try
 	case apierrors.IsTooManyRequests(err):
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
 			try.NotBefore = now.Add(min(time.Duration(seconds)*time.Second, maxBackoff))
 		}
-		try.Why = "the API server throttles requests"
+		try.Explanation = "the API server throttles requests"
 		return throttled, try
 	}
-	try.Why = shorten(err.Error())
+	try.Explanation = shorten(err.Error())
 	if !answered(err) {
-		try.Unanswered = action
-		try.Why = "the API server did not answer, perhaps because an admission webhook hangs: " + try.Why
+		try.UnansweredAction = action
+		try.Explanation = "the API server did not answer, perhaps because an admission webhook hangs: " + try.Explanation
 	}
 	return failed, try
 }

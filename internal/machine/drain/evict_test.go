@@ -31,11 +31,11 @@ func refusedBy(budget string, retryAfter int) error {
 func TestResultOfAnAttempt(t *testing.T) {
 	podResource := schema.GroupResource{Resource: "pods"}
 	soon := func(d time.Duration, failures int, why string) Attempt {
-		return Attempt{Failures: failures, Since: noon, NotBefore: at(d), Why: why}
+		return Attempt{Failures: failures, FirstFailure: noon, NotBefore: at(d), Explanation: why}
 	}
 	const rejection = "The disruption budget db needs 2 healthy pods and has 2 currently"
 	refused := func(d time.Duration, failures int) Attempt {
-		return Attempt{Failures: failures, Since: noon, NotBefore: at(d), Refused: true, Why: rejection}
+		return Attempt{Failures: failures, FirstFailure: noon, NotBefore: at(d), IsRefused: true, Explanation: rejection}
 	}
 	denied := func(message string) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Message: message}}
@@ -49,51 +49,51 @@ func TestResultOfAnAttempt(t *testing.T) {
 		result result
 		try    Attempt
 	}{
-		{name: "evicted", action: Evict, result: evicted},
-		{name: "deleted", action: Delete, result: deleted},
-		{name: "deleted already", action: Evict, err: apierrors.NewNotFound(podResource, "web"), result: gone},
-		{name: "another pod with the name", action: Delete, err: apierrors.NewConflict(podResource, "web", errors.New("UID")),
+		{name: "evicted", action: ActionEvict, result: evicted},
+		{name: "deleted", action: ActionDelete, result: deleted},
+		{name: "deleted already", action: ActionEvict, err: apierrors.NewNotFound(podResource, "web"), result: gone},
+		{name: "another pod with the name", action: ActionDelete, err: apierrors.NewConflict(podResource, "web", errors.New("UID")),
 			result: gone},
-		{name: "refused by a budget", action: Evict, err: refusedBy("db", 0), result: blocked,
+		{name: "refused by a budget", action: ActionEvict, err: refusedBy("db", 0), result: blocked,
 			try: refused(5*time.Second, 1)},
-		{name: "refused twice", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 1}, result: blocked,
+		{name: "refused twice", action: ActionEvict, err: refusedBy("db", 0), before: Attempt{Failures: 1}, result: blocked,
 			try: refused(10*time.Second, 2)},
-		{name: "refused four times", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 3}, result: blocked,
+		{name: "refused four times", action: ActionEvict, err: refusedBy("db", 0), before: Attempt{Failures: 3}, result: blocked,
 			try: refused(40*time.Second, 4)},
-		{name: "refused five times", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 4}, result: blocked,
+		{name: "refused five times", action: ActionEvict, err: refusedBy("db", 0), before: Attempt{Failures: 4}, result: blocked,
 			try: refused(time.Minute, 5)},
-		{name: "refused very often", action: Evict, err: refusedBy("db", 0), before: Attempt{Failures: 1 << 40}, result: blocked,
+		{name: "refused very often", action: ActionEvict, err: refusedBy("db", 0), before: Attempt{Failures: 1 << 40}, result: blocked,
 			try: refused(time.Minute, 1<<40+1)},
-		{name: "refused, wrapped", action: Evict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked,
+		{name: "refused, wrapped", action: ActionEvict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked,
 			try: refused(5*time.Second, 1)},
-		{name: "refused by a budget, with Retry-After", action: Evict, err: refusedBy("db", 10), result: blocked,
+		{name: "refused by a budget, with Retry-After", action: ActionEvict, err: refusedBy("db", 10), result: blocked,
 			try: refused(5*time.Second, 1)},
-		{name: "throttled", action: Evict, err: apierrors.NewTooManyRequests("slow down", 17), result: throttled,
+		{name: "throttled", action: ActionEvict, err: apierrors.NewTooManyRequests("slow down", 17), result: throttled,
 			try: soon(17*time.Second, 1, "the API server throttles requests")},
-		{name: "throttled for too long", action: Evict, err: apierrors.NewTooManyRequests("slow down", 9999),
+		{name: "throttled for too long", action: ActionEvict, err: apierrors.NewTooManyRequests("slow down", 9999),
 			result: throttled,
 			try:    soon(time.Minute, 1, "the API server throttles requests")},
-		{name: "throttled without a time", action: Evict, err: apierrors.NewGenericServerResponse(http.StatusTooManyRequests,
+		{name: "throttled without a time", action: ActionEvict, err: apierrors.NewGenericServerResponse(http.StatusTooManyRequests,
 			"post", podResource, "web", "", 0, true),
 			result: throttled, try: soon(5*time.Second, 1, "the API server throttles requests")},
-		{name: "denied", action: Evict, err: denied(strings.Repeat("é", 300)), result: failed,
+		{name: "denied", action: ActionEvict, err: denied(strings.Repeat("é", 300)), result: failed,
 			try: soon(5*time.Second, 1, strings.Repeat("é", 256)+"…")},
-		{name: "not answered", action: Evict, err: context.DeadlineExceeded, result: failed,
-			try: Attempt{Failures: 1, Since: noon, NotBefore: at(5 * time.Second), Unanswered: Evict, Why: hangs}},
-		{name: "refused after it was not answered", action: Evict, err: refusedBy("db", 0),
-			before: Attempt{Failures: 1, Unanswered: Evict}, result: blocked,
-			try: Attempt{Failures: 2, Since: noon, NotBefore: at(10 * time.Second), Unanswered: Evict, Refused: true,
-				Why: rejection}},
-		{name: "a deletion is not answered", action: Delete, err: context.DeadlineExceeded,
-			before: Attempt{Failures: 2, Unanswered: Evict}, result: failed,
-			try: Attempt{Failures: 1, Since: noon, NotBefore: at(time.Second), Deleting: noon, Unanswered: Delete, Why: hangs}},
-		{name: "a deletion fails after refused evictions", action: Delete, err: denied("denied"),
+		{name: "not answered", action: ActionEvict, err: context.DeadlineExceeded, result: failed,
+			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(5 * time.Second), UnansweredAction: ActionEvict, Explanation: hangs}},
+		{name: "refused after it was not answered", action: ActionEvict, err: refusedBy("db", 0),
+			before: Attempt{Failures: 1, UnansweredAction: ActionEvict}, result: blocked,
+			try: Attempt{Failures: 2, FirstFailure: noon, NotBefore: at(10 * time.Second), UnansweredAction: ActionEvict, IsRefused: true,
+				Explanation: rejection}},
+		{name: "a deletion is not answered", action: ActionDelete, err: context.DeadlineExceeded,
+			before: Attempt{Failures: 2, UnansweredAction: ActionEvict}, result: failed,
+			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(time.Second), FirstDeletion: noon, UnansweredAction: ActionDelete, Explanation: hangs}},
+		{name: "a deletion fails after refused evictions", action: ActionDelete, err: denied("denied"),
 			before: Attempt{Failures: 7}, result: failed,
-			try: Attempt{Failures: 1, Since: noon, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
-		{name: "a deletion fails again", action: Delete, err: denied("denied"),
-			before: Attempt{Failures: 2, Since: at(-2 * time.Hour), Deleting: at(-time.Hour)}, result: failed,
-			try: Attempt{Failures: 3, Since: at(-2 * time.Hour), NotBefore: at(4 * time.Second), Deleting: at(-time.Hour),
-				Why: "denied"}},
+			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(time.Second), FirstDeletion: noon, Explanation: "denied"}},
+		{name: "a deletion fails again", action: ActionDelete, err: denied("denied"),
+			before: Attempt{Failures: 2, FirstFailure: at(-2 * time.Hour), FirstDeletion: at(-time.Hour)}, result: failed,
+			try: Attempt{Failures: 3, FirstFailure: at(-2 * time.Hour), NotBefore: at(4 * time.Second), FirstDeletion: at(-time.Hour),
+				Explanation: "denied"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestClientDoesNotRetryEvictions(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = evict(context.Background(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}})
-	if result, try := resultOf(Evict, err, Attempt{}, noon); result != throttled || !try.NotBefore.Equal(at(time.Minute)) {
+	if result, try := resultOf(ActionEvict, err, Attempt{}, noon); result != throttled || !try.NotBefore.Equal(at(time.Minute)) {
 		t.Errorf("got %s and %+v for %v", result, try, err)
 	}
 	if asked != 1 {

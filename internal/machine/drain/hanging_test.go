@@ -133,13 +133,13 @@ func TestCallIsPostponedWhileTooManyOthersTakeLong(t *testing.T) {
 // Rule: hanging-evictions-limited.
 func TestFirstDeletionIsNotPostponed(t *testing.T) {
 	t.Parallel()
-	_, try := resultOf(Evict, context.DeadlineExceeded, Attempt{}, noon)
+	_, try := resultOf(ActionEvict, context.DeadlineExceeded, Attempt{}, noon)
 	for i, want := range []bool{false, true} {
 		pass := drainPass{attempts: map[types.UID]Attempt{"web": try}}
-		if got := pass.mayTakeLong(Step{UID: "web", Action: Delete}); got != want {
+		if got := pass.mayTakeLong(Step{UID: "web", Action: ActionDelete}); got != want {
 			t.Errorf("after %d deletions without an answer, the next one may take long: %t", i, got)
 		}
-		_, try = resultOf(Delete, context.DeadlineExceeded, try, noon)
+		_, try = resultOf(ActionDelete, context.DeadlineExceeded, try, noon)
 	}
 }
 

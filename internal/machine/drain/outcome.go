@@ -14,7 +14,7 @@ import (
 const maxNamed = 5
 
 func (c *Controller) finish(r *record, reason, message string) {
-	c.records.setOutcome(&r.drained, Outcome{Done: true, Reason: reason, Message: message,
+	c.records.setOutcome(&r.drained, Outcome{IsDone: true, Reason: reason, Message: message,
 		LastPodGone: c.options.Clock.Now()})
 }
 
@@ -24,7 +24,7 @@ func (c *Controller) reportProgress(r *record, request Request, decision Decisio
 	all, report := blockers(decision.Steps, r.drainPass.attempts), &r.drainPass.report
 	wait = report.update(drainingReason(decision, all), drainingMessage(request, decision, all), blockersKey(all),
 		c.options.Clock.Now())
-	c.records.setOutcome(&r.drained, Outcome{Reason: report.reason, Message: report.message, Blocked: all})
+	c.records.setOutcome(&r.drained, Outcome{Reason: report.reason, Message: report.message, Blockers: all})
 	return wait
 }
 
@@ -32,8 +32,8 @@ func (c *Controller) reportProgress(r *record, request Request, decision Decisio
 func (c *Controller) reportError(outcome *Outcome, report *report, err error) {
 	report.update(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
 	before := c.records.outcome(outcome)
-	c.records.setOutcome(outcome, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked,
-		Attached: before.Attached})
+	c.records.setOutcome(outcome, Outcome{Reason: report.reason, Message: report.message, Blockers: before.Blockers,
+		AttachedVolumes: before.AttachedVolumes})
 }
 
 // isDenial reports whether a permission of the controller is missing. Such an error is not an outage: it remains until
@@ -65,15 +65,15 @@ func (c *Controller) reportDenial(r *record, request Request, err error) (next t
 	if wait > 0 {
 		next = min(next, wait)
 	}
-	c.records.setOutcome(&r.drained, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
+	c.records.setOutcome(&r.drained, Outcome{PermissionDenied: true, Reason: pass.report.reason, Message: pass.report.message})
 	return next
 }
 
 func drainingReason(d Decision, all []Blocker) string {
 	switch {
-	case d.Forced:
+	case d.IsForced:
 		return v1beta1.ReasonDrainForced
-	case slices.ContainsFunc(all, func(b Blocker) bool { return b.Refused }):
+	case slices.ContainsFunc(all, func(b Blocker) bool { return b.IsRefused }):
 		return v1beta1.ReasonBlockedByDisruptionBudget
 	}
 	return v1beta1.ReasonDraining
@@ -81,7 +81,7 @@ func drainingReason(d Decision, all []Blocker) string {
 
 func drainingMessage(request Request, d Decision, all []Blocker) string {
 	message := fmt.Sprintf("Evicting the pods of node %s.", request.Node)
-	if d.Forced {
+	if d.IsForced {
 		message = fmt.Sprintf("The drain deadline is near: deleting the pods of node %s.", request.Node)
 	}
 	if len(all) == 0 {
@@ -91,20 +91,20 @@ func drainingMessage(request Request, d Decision, all []Blocker) string {
 }
 
 func drainedMessage(d Decision) string {
-	left := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return !s.Left })
+	left := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return !s.IsAbandoned })
 	if len(left) == 0 {
 		return "No pod is left to evict."
 	}
 	return "These pods were left on the node: " +
-		joinNames(left, func(s Step) string { return fmt.Sprintf("%s (%s)", s.Pod, s.Why) }) + "."
+		joinNames(left, func(s Step) string { return fmt.Sprintf("%s (%s)", s.Pod, s.Explanation) }) + "."
 }
 
 // String returns the name of the pod and the reason why it blocks the drain.
 func (b Blocker) String() string {
-	why := b.Why
+	why := b.Explanation
 	if len(b.Budgets) > 0 {
 		budgets := "PodDisruptionBudget " + strings.Join(b.Budgets, ", ")
-		if b.Never {
+		if b.NeverAllowed {
 			why = budgets + " can never allow the eviction: " + why
 		} else {
 			why = budgets + ": " + why
@@ -118,7 +118,7 @@ func (b Blocker) String() string {
 func blockersKey(all []Blocker) string {
 	var b strings.Builder
 	for _, one := range all {
-		fmt.Fprintln(&b, one.Pod, one.Budgets, one.Never)
+		fmt.Fprintln(&b, one.Pod, one.Budgets, one.NeverAllowed)
 	}
 	return b.String()
 }

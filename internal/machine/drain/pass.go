@@ -35,11 +35,11 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 		return 0, nil
 	}
 	r.drainPass.denials = 0
-	if decision.Done {
+	if decision.IsDone {
 		c.finish(r, v1beta1.ReasonDrained, drainedMessage(decision))
 		return 0, nil
 	}
-	next = decision.Next
+	next = decision.NextCheck
 	if slices.ContainsFunc(decision.Steps, Step.due) {
 		node, err := c.node(ctx, request.Subject)
 		if err != nil {
@@ -49,7 +49,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			c.finish(r, v1beta1.ReasonSkipped, "The Node no longer exists.")
 			return 0, nil
 		}
-		if _, announced := c.options.Signals.Of(node); request.Announced && !announced {
+		if _, announced := c.options.Signals.Find(node); request.InterruptionAnnounced && !announced {
 			c.reportProgress(r, request, decision)
 			c.triggers.Enqueue(request.Machine) // The Machine reconciler will read the Node again.
 			return maxRecheck, nil
@@ -76,7 +76,7 @@ func (c *Controller) planDrain(ctx context.Context, r *record, request Request) 
 	pass.recheck = decision.RecheckAfter
 	if l := log.FromContext(ctx).V(1); l.Enabled() {
 		for _, s := range decision.Steps {
-			l.Info("Plan", "pod", s.Pod.String(), "action", s.Action, "why", s.Why)
+			l.Info("Plan", "pod", s.Pod.String(), "action", s.Action, "why", s.Explanation)
 		}
 	}
 	return decision, nil
@@ -88,13 +88,13 @@ func (c *Controller) observe(ctx context.Context, r *record, node string) (Input
 	if err := c.options.Target.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
 		return Input{}, fmt.Errorf("list the pods of node %q: %w", node, err)
 	}
-	orphaned, err := c.daemonSets.orphaned(ctx, pods.Items)
+	orphaned, err := c.daemonSets.orphanedUIDs(ctx, pods.Items)
 	if err != nil {
 		return Input{}, err
 	}
 	now, tracker := c.options.Clock.Now(), &r.drainPass.tracker
 	tracker.observe(pods.Items, now)
-	return Input{Pods: pods.Items, Now: now, Orphaned: orphaned, Successors: tracker.successors}, nil
+	return Input{Pods: pods.Items, Now: now, OrphanedDaemonSets: orphaned, Successors: tracker.successors}, nil
 }
 
 // currentAttempts returns the results of earlier attempts for pods that still exist. If the budget of a pod has
@@ -107,7 +107,7 @@ func (c *Controller) currentAttempts(r *record, pods []corev1.Pod) map[types.UID
 		if !tried {
 			continue
 		}
-		if triggered[pods[i].UID] && try.Deleting.IsZero() {
+		if triggered[pods[i].UID] && try.FirstDeletion.IsZero() {
 			try.NotBefore = time.Time{}
 		}
 		attempts[pods[i].UID] = try
@@ -134,7 +134,7 @@ func (c *Controller) node(ctx context.Context, subject Subject) (*corev1.Node, e
 // server is down or whether only this call hangs.
 func (c *Controller) send(ctx context.Context, r *record, request Request, steps []Step) {
 	rank := func(s Step) (rank int) {
-		if s.Action == Evict {
+		if s.Action == ActionEvict {
 			rank++
 		}
 		if r.drainPass.mayTakeLong(s) {
@@ -157,7 +157,7 @@ func (c *Controller) send(ctx context.Context, r *record, request Request, steps
 // mayTakeLong reports whether an earlier call for the same pod and the same action got no answer. For the first
 // deletion of a pod, the result is false, so this deletion is never postponed. The duration deletePatience begins with
 // the first deletion.
-func (p *drainPass) mayTakeLong(s Step) bool { return p.attempts[s.UID].Unanswered == s.Action }
+func (p *drainPass) mayTakeLong(s Step) bool { return p.attempts[s.UID].UnansweredAction == s.Action }
 
 // sendOne evicts or deletes one pod and stores the result. sendOne postpones a call that may take long if too many
 // others are in progress. sendOne returns false if the API server did not answer.
@@ -183,13 +183,13 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	result, try := resultOf(s.Action, err, attempts[s.UID], now)
 	c.metrics.count(result)
 	logger := log.FromContext(ctx).V(1)
-	logger.Info("Sent", "verb", s.Action, "pod", s.Pod.String(), "result", result, "error", try.Why)
+	logger.Info("Sent", "verb", s.Action, "pod", s.Pod.String(), "result", result, "error", try.Explanation)
 	if try.Failures == 0 {
 		delete(attempts, s.UID)
 		r.drainPass.tracker.recordEviction(s.pod, now)
 		return true
 	}
-	if s.Action == Evict && (result == blocked || result == failed) && answered(err) {
+	if s.Action == ActionEvict && (result == blocked || result == failed) && answered(err) {
 		var budgets policyv1.PodDisruptionBudgetList
 		if err := c.options.BudgetReader.List(ctx, &budgets, client.InNamespace(s.Pod.Namespace)); err != nil {
 			// The eviction was refused anyway. Without the list, the explanation of the refusal does not contain the

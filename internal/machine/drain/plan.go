@@ -38,20 +38,20 @@ const (
 type Action string
 
 const (
-	// Skip means that the drain leaves the pod on the node. This action applies to pods that would return to the same
+	// ActionSkip means that the drain leaves the pod on the node. This action applies to pods that would return to the same
 	// node, such as mirror pods and pods of a DaemonSet.
-	Skip Action = "skip"
-	// Ignore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
-	Ignore Action = "ignore"
-	// Await makes the drain wait until the terminating pod is gone.
-	Await Action = "await"
-	// Block delays the eviction of the pod, because other pods are evicted first, or because the next attempt is due
+	ActionSkip Action = "skip"
+	// ActionIgnore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
+	ActionIgnore Action = "ignore"
+	// ActionWait makes the drain wait until the terminating pod is gone.
+	ActionWait Action = "await"
+	// ActionBlock delays the eviction of the pod, because other pods are evicted first, or because the next attempt is due
 	// later.
-	Block Action = "hold"
-	// Evict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
-	Evict Action = "evict"
-	// Delete deletes the pod regardless of PodDisruptionBudgets, or shortens the grace period of a terminating pod.
-	Delete Action = "delete"
+	ActionBlock Action = "hold"
+	// ActionEvict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
+	ActionEvict Action = "evict"
+	// ActionDelete deletes the pod regardless of PodDisruptionBudgets, or shortens the grace period of a terminating pod.
+	ActionDelete Action = "delete"
 )
 
 // Input describes the drain of a node at one point in time.
@@ -69,9 +69,9 @@ type Input struct {
 	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. NotReadySince is
 	// zero if the node is Ready, or if the time is unknown.
 	NotReadySince time.Time
-	// Orphaned contains the UIDs of DaemonSets that no longer exist. The pods of these DaemonSets are evicted like
+	// OrphanedDaemonSets contains the UIDs of DaemonSets that no longer exist. The pods of these DaemonSets are evicted like
 	// all other pods, because no controller would create them again.
-	Orphaned map[types.UID]bool
+	OrphanedDaemonSets map[types.UID]bool
 	// Successors contains pods that replaced an evicted pod of the same controller on the same node. The key is the UID
 	// of the new pod. The value is the time between the eviction and the first check that found the new pod.
 	Successors map[types.UID]time.Duration
@@ -85,38 +85,38 @@ type Input struct {
 // Attempt describes the failed attempts to evict or to delete a pod that still exists.
 type Attempt struct {
 	// Failures is the number of failed attempts, and Since is the time of the first failed attempt.
-	Failures int
-	Since    time.Time
+	Failures     int
+	FirstFailure time.Time
 	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
-	// Deleting contains the time of the first attempt to delete the pod. The time is zero if only evictions were sent.
-	Deleting time.Time
-	// Unanswered is the last action that got no answer from the API server. The next call for the same action may take
+	// FirstDeletion contains the time of the first attempt to delete the pod. The time is zero if only evictions were sent.
+	FirstDeletion time.Time
+	// UnansweredAction is the last action that got no answer from the API server. The next call for the same action may take
 	// long.
-	Unanswered Action
-	// Refused is true if a PodDisruptionBudget refuses the eviction. Budgets contains the names of the
+	UnansweredAction Action
+	// IsRefused is true if a PodDisruptionBudget refuses the eviction. Budgets contains the names of the
 	// PodDisruptionBudgets that select the pod, if the controller could read them.
-	Refused bool
-	Budgets []string
-	// Never is true if the budgets can never allow the eviction unless a user changes them.
-	Never bool
-	// Why explains to users why the last attempt failed.
-	Why string
+	IsRefused bool
+	Budgets   []string
+	// NeverAllowed is true if the budgets can never allow the eviction unless a user changes them.
+	NeverAllowed bool
+	// Explanation explains to users why the last attempt failed.
+	Explanation string
 }
 
 // Decision is what to do with the pods of a node now.
 type Decision struct {
 	// Steps contains one entry per pod, in the order of execution.
 	Steps []Step
-	// Done is true if there is no pod left to wait for.
-	Done bool
-	// Forced is true if the deadline is so near that at least one remaining pod must be deleted, or was already
+	// IsDone is true if there is no pod left to wait for.
+	IsDone bool
+	// IsForced is true if the deadline is so near that at least one remaining pod must be deleted, or was already
 	// deleted.
-	Forced bool
+	IsForced bool
 	// RecheckAfter is the time between two checks while pods are terminating. The caller stores it for the next Input.
 	RecheckAfter time.Duration
-	// Next is the time until the next check. The field is 0 if the drain is done.
-	Next time.Duration
+	// NextCheck is the time until the next check. The field is 0 if the drain is done.
+	NextCheck time.Duration
 }
 
 // Step is the planned action for one pod.
@@ -127,12 +127,12 @@ type Step struct {
 	Action Action
 	// Grace is the grace period for Delete in seconds, at least 1. For Evict, 0 means the pod's own grace period.
 	Grace int64
-	// Why contains an explanation of the action for users.
-	Why string
-	// Slow is true if the pod has been terminating for a long time.
-	Slow bool
-	// Left is true if the drain no longer waits for the pod, although the pod may still be running.
-	Left bool
+	// Explanation contains an explanation of the action for users.
+	Explanation string
+	// IsSlow is true if the pod has been terminating for a long time.
+	IsSlow bool
+	// IsAbandoned is true if the drain no longer waits for the pod, although the pod may still be running.
+	IsAbandoned bool
 
 	pod      *corev1.Pod
 	turn     turn
@@ -169,24 +169,24 @@ func Plan(in Input) Decision {
 	slices.SortStableFunc(d.Steps, compareSteps)
 	p.blockLaterTurns(d.Steps)
 
-	d.Done = !slices.ContainsFunc(d.Steps, Step.pending)
-	d.Forced = slices.ContainsFunc(d.Steps, func(s Step) bool { return s.forced && s.pending() })
-	if !d.Done {
-		d.RecheckAfter, d.Next = p.nextCheck(d.Steps)
+	d.IsDone = !slices.ContainsFunc(d.Steps, Step.pending)
+	d.IsForced = slices.ContainsFunc(d.Steps, func(s Step) bool { return s.forced && s.pending() })
+	if !d.IsDone {
+		d.RecheckAfter, d.NextCheck = p.nextCheck(d.Steps)
 	}
 	return d
 }
 
 func (s Step) pending() bool {
-	return s.Action != Skip && s.Action != Ignore
+	return s.Action != ActionSkip && s.Action != ActionIgnore
 }
 
 func (s Step) due() bool {
-	return s.Action == Evict || s.Action == Delete
+	return s.Action == ActionEvict || s.Action == ActionDelete
 }
 
 func (s *Step) leaveBehind(why string) {
-	s.Action, s.Left, s.Why = Ignore, true, why
+	s.Action, s.IsAbandoned, s.Explanation = ActionIgnore, true, why
 }
 
 // compareSteps compares steps by their turn and then by name, so that the same state always results in the same plan.
@@ -218,13 +218,13 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	owner := daemonSetOf(pod)
 	switch {
 	case isMirror(pod):
-		s.Action, s.Why = Skip, "mirror pod, which ends with the node"
+		s.Action, s.Explanation = ActionSkip, "mirror pod, which ends with the node"
 	case isFinished(pod):
-		s.Action, s.Why = Ignore, "the pod has ended: "+string(pod.Status.Phase)
-	case owner != nil && !p.Orphaned[owner.UID]:
-		s.Action, s.Why = Skip, fmt.Sprintf("DaemonSet %q would create the pod again", owner.Name)
+		s.Action, s.Explanation = ActionIgnore, "the pod has ended: "+string(pod.Status.Phase)
+	case owner != nil && !p.OrphanedDaemonSets[owner.UID]:
+		s.Action, s.Explanation = ActionSkip, fmt.Sprintf("DaemonSet %q would create the pod again", owner.Name)
 	case p.wouldReturn(pod):
-		s.Action, s.Why = Skip, "its controller creates the pod again on the cordoned node"
+		s.Action, s.Explanation = ActionSkip, "its controller creates the pod again on the cordoned node"
 	case p.deadline.isOver(p.Now) && pod.CreationTimestamp.After(p.Start):
 		s.leaveBehind("created after the drain began, and the drain deadline has passed")
 	case isTerminating(pod):
@@ -266,10 +266,10 @@ func (p *planner) planTermination(pod *corev1.Pod, s *Step) {
 		s.dueAt = moment
 	}
 
-	s.Action, s.Why = Await, "terminating"
+	s.Action, s.Explanation = ActionWait, "terminating"
 	if since := ends.Add(-given); p.Now.Sub(since) >= slowTermination {
-		s.Slow = true
-		s.Why = "terminating since " + since.UTC().Format(time.RFC3339)
+		s.IsSlow = true
+		s.Explanation = "terminating since " + since.UTC().Format(time.RFC3339)
 	}
 }
 
@@ -294,24 +294,24 @@ func (p *planner) abandonTime(ends time.Time) (time.Time, bool) {
 // drain continues without the pod.
 func (p *planner) planDeletion(s *Step, grace int64, why string) {
 	s.forced = true
-	if try := p.Attempts[s.UID]; !try.Deleting.IsZero() {
-		if p.deadline.isOver(p.Now) && !p.Now.Before(try.Deleting.Add(deletePatience)) {
-			s.leaveBehind("the pod cannot be deleted: " + try.Why)
+	if try := p.Attempts[s.UID]; !try.FirstDeletion.IsZero() {
+		if p.deadline.isOver(p.Now) && !p.Now.Before(try.FirstDeletion.Add(deletePatience)) {
+			s.leaveBehind("the pod cannot be deleted: " + try.Explanation)
 			return
 		}
 		if p.Now.Before(try.NotBefore) {
-			s.Action, s.Why, s.dueAt = Block, "its deletion failed: "+try.Why, try.NotBefore
+			s.Action, s.Explanation, s.dueAt = ActionBlock, "its deletion failed: "+try.Explanation, try.NotBefore
 			return
 		}
 	}
-	s.Action, s.Grace, s.Why = Delete, grace, why
+	s.Action, s.Grace, s.Explanation = ActionDelete, grace, why
 }
 
 func (p *planner) planEviction(pod *corev1.Pod, s *Step) {
 	if try, tried := p.Attempts[s.UID]; tried && p.Now.Before(try.NotBefore) {
-		s.Action, s.Why, s.dueAt = Block, try.Why, try.NotBefore
+		s.Action, s.Explanation, s.dueAt = ActionBlock, try.Explanation, try.NotBefore
 	} else {
-		s.Action, s.Why = Evict, s.turn.whyEvicted()
+		s.Action, s.Explanation = ActionEvict, s.turn.whyEvicted()
 		if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil && *seconds == 0 {
 			s.Grace = int64(minGrace / time.Second)
 		}
@@ -330,8 +330,8 @@ func (p *planner) blockLaterTurns(steps []Step) {
 	}
 	first := steps[i].turn // The steps are sorted by turn.
 	for i := range steps {
-		if s := &steps[i]; s.turn > first && s.Action == Evict {
-			s.Action, s.Grace, s.Why = Block, 0, s.turn.whyBlocked()
+		if s := &steps[i]; s.turn > first && s.Action == ActionEvict {
+			s.Action, s.Grace, s.Explanation = ActionBlock, 0, s.turn.whyBlocked()
 		}
 	}
 }
@@ -343,7 +343,7 @@ func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 		recheck = minRecheck
 	}
 	for _, s := range steps {
-		if s.due() || s.Action == Await {
+		if s.due() || s.Action == ActionWait {
 			next = min(next, recheck)
 		}
 		if s.pending() && s.dueAt.After(p.Now) {
@@ -361,9 +361,9 @@ func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 		try, tried := attempts[s.UID]
 		switch {
 		case !s.pending():
-		case s.Slow:
-			all = append(all, Blocker{s.Pod, s.UID, Attempt{Why: s.Why}})
-		case tried && s.Action != Await:
+		case s.IsSlow:
+			all = append(all, Blocker{s.Pod, s.UID, Attempt{Explanation: s.Explanation}})
+		case tried && s.Action != ActionWait:
 			all = append(all, Blocker{s.Pod, s.UID, try})
 		}
 	}

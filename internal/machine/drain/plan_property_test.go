@@ -86,15 +86,15 @@ func (w *world) drain(t *testing.T) {
 		}
 		d := Plan(in)
 		w.checkTurns(t, d)
-		if d.Done {
+		if d.IsDone {
 			break
 		}
-		if d.Next <= 0 {
+		if d.NextCheck <= 0 {
 			t.Fatalf("%s: the drain is not done and has no next check", w.now)
 		}
 		w.apply(t, d)
 		recheck = d.RecheckAfter
-		w.pass(d.Next)
+		w.pass(d.NextCheck)
 		if pass > 20_000 {
 			t.Fatalf("the drain does not end within %d passes, until %s", pass, w.now.Sub(w.start))
 		}
@@ -111,7 +111,7 @@ func (w *world) drain(t *testing.T) {
 
 func (w *world) checkTurns(t *testing.T, d Decision) {
 	for _, s := range d.Steps {
-		if s.Action == Evict && slices.ContainsFunc(d.Steps, func(other Step) bool {
+		if s.Action == ActionEvict && slices.ContainsFunc(d.Steps, func(other Step) bool {
 			return other.turn < s.turn && other.pending()
 		}) {
 			t.Errorf("%s: pod %s is evicted before its turn: %+v", w.now, s.Pod, d.Steps)
@@ -129,9 +129,9 @@ func (w *world) apply(t *testing.T, d Decision) {
 		}
 		var err error
 		switch s.Action {
-		case Evict:
+		case ActionEvict:
 			err = w.evict(p, s)
-		case Delete:
+		case ActionDelete:
 			w.checkPolite(t, p, s)
 			err = w.delete(p, s.Grace)
 		default:
@@ -223,7 +223,7 @@ func FuzzPlan(f *testing.F) {
 		b := bytesSource(data)
 		in := Input{
 			Now: time.Unix(now%1e10, 0), Start: time.Unix(start%1e10, 0), Deadline: time.Unix(end%1e10, 0),
-			NodeReachable: reachable, Attempts: map[types.UID]Attempt{}, Orphaned: map[types.UID]bool{"daemons": b.bool()},
+			NodeReachable: reachable, Attempts: map[types.UID]Attempt{}, OrphanedDaemonSets: map[types.UID]bool{"daemons": b.bool()},
 			RecheckAfter: time.Duration(b.int64()),
 		}
 		for len(b) > 0 && len(in.Pods) < 50 {
@@ -231,7 +231,7 @@ func FuzzPlan(f *testing.F) {
 			in.Pods = append(in.Pods, pod)
 			if b.bool() {
 				in.Attempts[pod.UID] = Attempt{
-					Failures: int(b.int64()), NotBefore: in.Now.Add(time.Duration(b.int64())), Why: "because",
+					Failures: int(b.int64()), NotBefore: in.Now.Add(time.Duration(b.int64())), Explanation: "because",
 				}
 			}
 		}
@@ -241,19 +241,19 @@ func FuzzPlan(f *testing.F) {
 		}
 		var pending bool
 		for _, s := range d.Steps {
-			pending = pending || s.Action != Skip && s.Action != Ignore
-			if s.Action == Delete && s.Grace < 1 {
+			pending = pending || s.Action != ActionSkip && s.Action != ActionIgnore
+			if s.Action == ActionDelete && s.Grace < 1 {
 				t.Errorf("%s is deleted with a grace period of %d s", s.Pod, s.Grace)
 			}
-			if s.Action == Delete && in.Now.Before(in.Start.Add(in.Deadline.Sub(in.Start)/2)) && in.Now.Before(in.Deadline) {
+			if s.Action == ActionDelete && in.Now.Before(in.Start.Add(in.Deadline.Sub(in.Start)/2)) && in.Now.Before(in.Deadline) {
 				t.Errorf("%s is deleted in the first half of the drain", s.Pod)
 			}
-			if s.Why == "" {
+			if s.Explanation == "" {
 				t.Errorf("%s: %s without a reason", s.Pod, s.Action)
 			}
 		}
-		if pending == d.Done || d.Done != (d.Next == 0) || d.Next < 0 || d.Next > idleRecheck {
-			t.Errorf("pods pending %t, done %t, next check after %s", pending, d.Done, d.Next)
+		if pending == d.IsDone || d.IsDone != (d.NextCheck == 0) || d.NextCheck < 0 || d.NextCheck > idleRecheck {
+			t.Errorf("pods pending %t, done %t, next check after %s", pending, d.IsDone, d.NextCheck)
 		}
 	})
 }

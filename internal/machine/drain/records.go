@@ -20,8 +20,8 @@ type record struct {
 	drained  Outcome
 	volumes  *VolumesRequest
 	detached Outcome
-	// triggered contains pods that may be tried again now, because their PodDisruptionBudget has changed.
-	triggered map[types.UID]bool
+	// triggeredPods contains pods that may be tried again now, because their PodDisruptionBudget has changed.
+	triggeredPods map[types.UID]bool
 
 	// The following fields need no lock, because the queue never gives a machine to two workers at the same time.
 	drainPass   drainPass
@@ -66,7 +66,7 @@ func (m *records) forVolumes(request VolumesRequest) (r *record, before *Volumes
 		r.volumes != nil && (r.volumes.Node != request.Node || r.volumes.NodeUID != request.NodeUID) {
 		r = m.newRecord(request.Machine, request.UID)
 	}
-	if r.volumes == nil || r.detached.Done && request.Drained.After(r.volumes.Drained) {
+	if r.volumes == nil || r.detached.IsDone && request.DrainTime.After(r.volumes.DrainTime) {
 		r.volumes, r.detached, r.volumesPass = nil, Outcome{}, volumesPass{}
 	}
 	return r, r.volumes
@@ -93,9 +93,9 @@ func (m *records) task(machine types.NamespacedName) (r *record, drain *Request,
 	r = m.machines[machine]
 	switch {
 	case r == nil:
-	case r.drain != nil && !r.drained.Done:
+	case r.drain != nil && !r.drained.IsDone:
 		drain = r.drain
-	case r.volumes != nil && !r.detached.Done:
+	case r.volumes != nil && !r.detached.IsDone:
 		volumes = r.volumes
 	}
 	return r, drain, volumes
@@ -106,7 +106,7 @@ func (m *records) task(machine types.NamespacedName) (r *record, drain *Request,
 func (m *records) inProgress(machine types.NamespacedName, r *record) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.machines[machine] == r && !r.drained.Done
+	return m.machines[machine] == r && !r.drained.IsDone
 }
 
 func (m *records) forget(machine types.NamespacedName) {
@@ -126,7 +126,7 @@ func (m *records) outcome(of *Outcome) Outcome {
 func (m *records) setOutcome(of *Outcome, to Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !of.Done {
+	if !of.IsDone {
 		*of = to
 	}
 }
@@ -134,7 +134,7 @@ func (m *records) setOutcome(of *Outcome, to Outcome) {
 func (m *records) takeTriggered(r *record) map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	triggered := r.triggered
-	r.triggered = nil
+	triggered := r.triggeredPods
+	r.triggeredPods = nil
 	return triggered
 }

@@ -34,10 +34,10 @@ type Request struct {
 	// Deadline means that there is no deadline.
 	Start, Deadline time.Time
 
-	// Announced is true if Deadline was set early because the Node announces that its instance is about to be removed.
+	// InterruptionAnnounced is true if Deadline was set early because the Node announces that its instance is about to be removed.
 	// The worker then reads the Node before it sends evictions. If the Node no longer announces the removal of its
 	// instance, the worker evicts no pods.
-	Announced bool
+	InterruptionAnnounced bool
 
 	// NodeReachable is false if the node's kubelet no longer reports its status. Terminating pods then count as gone.
 	NodeReachable bool
@@ -47,15 +47,15 @@ type Request struct {
 	// after NotReadyPatience.
 	NotReadySince time.Time
 
-	// Skip is true if no pods may be evicted: a new drain does not start, and a drain in progress ends.
-	Skip bool
+	// SkipDrain is true if no pods may be evicted: a new drain does not start, and a drain in progress ends.
+	SkipDrain bool
 }
 
 func (r Request) skipReason() string {
 	switch {
 	case r.Force:
 		return "The drain was ended by the annotation " + v1beta1.AnnotationForceDelete + "."
-	case r.Skip:
+	case r.SkipDrain:
 		return "The drain was skipped because of the annotation " + v1beta1.AnnotationSkipDrain + "."
 	}
 	return ""
@@ -85,44 +85,44 @@ func (r Request) longTimeout(now time.Time) time.Duration {
 type VolumesRequest struct {
 	Subject
 
-	// Reported is status.volumesAttached of the Node. The list may come from a cache. If the list contains volumes to
+	// ReportedVolumes is status.volumesAttached of the Node. The list may come from a cache. If the list contains volumes to
 	// wait for, a worker reads the Node again.
-	Reported []corev1.AttachedVolume
+	ReportedVolumes []corev1.AttachedVolume
 
-	// Drained is the time when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the
-	// Drained condition. If the Node was declared out of service, Drained is the time of that declaration. Timeout
-	// starts at Drained.
-	Drained time.Time
-	Timeout time.Duration
+	// DrainTime is the time when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the
+	// Drained condition. If the Node was declared out of service, DrainTime is the time of that declaration. Timeout
+	// starts at DrainTime.
+	DrainTime time.Time
+	Timeout   time.Duration
 }
 
 func (r VolumesRequest) timeLeft(now time.Time) time.Duration {
-	return r.Drained.Add(r.Timeout).Sub(now)
+	return r.DrainTime.Add(r.Timeout).Sub(now)
 }
 
 // Outcome is the progress of a drain, or of the wait for volumes.
 type Outcome struct {
-	// Done is true if the drain or the wait is over.
-	Done bool
+	// IsDone is true if the drain or the wait is over.
+	IsDone bool
 
 	// Reason and Message are the reason and the message for the condition Drained or VolumesDetached. Both fields are
 	// empty until a worker has checked the Node. While the reason stays the same, the message changes only if the set
 	// of blockers changes, and at most every 30 s.
 	Reason, Message string
 
-	// Blocked contains the pods that block the drain now.
-	Blocked []Blocker
+	// Blockers contains the pods that block the drain now.
+	Blockers []Blocker
 
-	// Denied is true if the controller has no permission to read what it needs. Only an administrator can fix this.
-	Denied bool
+	// PermissionDenied is true if the controller has no permission to read what it needs. Only an administrator can fix this.
+	PermissionDenied bool
 
-	// Attached contains the volumes for which the machine waits, if they are known.
-	Attached []string
+	// AttachedVolumes contains the volumes for which the machine waits, if they are known.
+	AttachedVolumes []string
 
 	// LastPodGone is the time at which the controller found that the drain was done. LastPodGone is zero until then.
 	LastPodGone time.Time
 }
 
 func (o Outcome) sameReport(other Outcome) bool {
-	return o.Done == other.Done && o.Reason == other.Reason && o.Message == other.Message
+	return o.IsDone == other.IsDone && o.Reason == other.Reason && o.Message == other.Message
 }

@@ -22,37 +22,37 @@ func (p *planner) wouldReturn(pod *corev1.Pod) bool {
 
 // successorTracker finds the pods of a node that are successors of evicted pods. The zero value is ready to use.
 type successorTracker struct {
-	// seen contains the pods that were found on the node before any pod of their controller was evicted.
-	seen map[types.UID]bool
-	// evicted contains the time of the first eviction of a controller's pod, by the UID of the controller.
-	evicted map[types.UID]time.Time
+	// seenPods contains the pods that were found on the node before any pod of their controller was evicted.
+	seenPods map[types.UID]bool
+	// evictionTimes contains the time of the first eviction of a controller's pod, by the UID of the controller.
+	evictionTimes map[types.UID]time.Time
 	// successors contains the pods that appeared after another pod of their controller was evicted. The value is the time
 	// between that eviction and the check that found the pod.
 	successors map[types.UID]time.Duration
 }
 
 func (r *successorTracker) observe(pods []corev1.Pod, now time.Time) {
-	if r.seen == nil {
-		r.seen, r.evicted = map[types.UID]bool{}, map[types.UID]time.Time{}
+	if r.seenPods == nil {
+		r.seenPods, r.evictionTimes = map[types.UID]bool{}, map[types.UID]time.Time{}
 		r.successors = map[types.UID]time.Duration{}
 	}
 	for i := range pods {
 		pod := &pods[i]
-		if _, known := r.successors[pod.UID]; known || r.seen[pod.UID] {
+		if _, known := r.successors[pod.UID]; known || r.seenPods[pod.UID] {
 			continue
 		}
-		if at, evicted := r.evicted[controllerOf(pod)]; evicted {
+		if at, evicted := r.evictionTimes[controllerOf(pod)]; evicted {
 			r.successors[pod.UID] = now.Sub(at)
 		} else {
-			r.seen[pod.UID] = true
+			r.seenPods[pod.UID] = true
 		}
 	}
 }
 
 func (r *successorTracker) recordEviction(pod *corev1.Pod, now time.Time) {
 	owner := controllerOf(pod)
-	if _, known := r.evicted[owner]; !known && owner != "" {
-		r.evicted[owner] = now
+	if _, known := r.evictionTimes[owner]; !known && owner != "" {
+		r.evictionTimes[owner] = now
 	}
 }
 

@@ -71,7 +71,7 @@ func TestDrainReportsMissingPermission(t *testing.T) {
 	b.expectOutcome(o, false, v1beta1.ReasonDrainError,
 		"Machinist has no permission to list the pods of node m1, "+
 			"and does not evict pods that it cannot see."+rejection)
-	if !o.Denied {
+	if !o.PermissionDenied {
 		t.Error("Denied is not set")
 	}
 	b.triggers.take()
@@ -103,7 +103,7 @@ func TestDrainReportsMissingPermission(t *testing.T) {
 	another := New(Options{Target: b.target, Clock: b.clock, Evict: b.evict})
 	forced := wanted
 	forced.Force = true
-	if o := another.Drain(forced); !o.Done {
+	if o := another.Drain(forced); !o.IsDone {
 		t.Errorf("got %+v", o)
 	}
 	b.unreachable = nil
@@ -111,7 +111,7 @@ func TestDrainReportsMissingPermission(t *testing.T) {
 	if got := fmt.Sprint(b.deletions); got != "[web 1]" {
 		t.Errorf("deletions %s, want [web 1]", got)
 	}
-	if o := b.Drain(wanted); o.Denied || o.Reason != v1beta1.ReasonDrainForced {
+	if o := b.Drain(wanted); o.PermissionDenied || o.Reason != v1beta1.ReasonDrainForced {
 		t.Errorf("got %+v", o)
 	}
 	b.unreachable = forbidden

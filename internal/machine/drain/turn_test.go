@@ -27,10 +27,10 @@ func TestPodsThatTolerateTheCordonAreEvictedLast(t *testing.T) {
 		pods []corev1.Pod
 		want Action
 	}{
-		{"with a workload pod", pods(aPod("a/web"), osd), Block},
-		{"with a critical pod", pods(dns, osd), Block},
-		{"alone", pods(osd), Evict},
-		{"with a pod that stays", pods(aPod("a/agent", ofDaemonSet("agents")), osd), Evict},
+		{"with a workload pod", pods(aPod("a/web"), osd), ActionBlock},
+		{"with a critical pod", pods(dns, osd), ActionBlock},
+		{"alone", pods(osd), ActionEvict},
+		{"with a pod that stays", pods(aPod("a/agent", ofDaemonSet("agents")), osd), ActionEvict},
 	} {
 		d := Plan(Input{Pods: tc.pods, Now: noon, Start: noon, Deadline: at(time.Hour), NodeReachable: true})
 		last := d.Steps[len(d.Steps)-1]
@@ -68,14 +68,14 @@ func TestSuccessorsOnTheCordonedNodeAreNotEvicted(t *testing.T) {
 		after time.Duration
 		want  Action
 	}{
-		{"a pod that tolerates the cordon", aPod("a/osd", toleratingAll), 0, Skip},
-		{"a pod that its controller binds to the node", aPod("a/pinned"), schedulerLag, Skip},
-		{"a pod that a scheduler with a stale cache binds to the node", aPod("a/web"), schedulerLag - 1, Evict},
+		{"a pod that tolerates the cordon", aPod("a/osd", toleratingAll), 0, ActionSkip},
+		{"a pod that its controller binds to the node", aPod("a/pinned"), schedulerLag, ActionSkip},
+		{"a pod that a scheduler with a stale cache binds to the node", aPod("a/web"), schedulerLag - 1, ActionEvict},
 	} {
 		d := Plan(Input{Pods: pods(tc.pod), Now: at(time.Minute), Start: noon, Deadline: at(time.Hour), NodeReachable: true,
 			Successors: map[types.UID]time.Duration{tc.pod.UID: tc.after}})
-		if got := d.Steps[0].Action; got != tc.want || d.Done != (tc.want == Skip) {
-			t.Errorf("%s: %s, done %t, want %s", tc.name, got, d.Done, tc.want)
+		if got := d.Steps[0].Action; got != tc.want || d.IsDone != (tc.want == ActionSkip) {
+			t.Errorf("%s: %s, done %t, want %s", tc.name, got, d.IsDone, tc.want)
 		}
 	}
 }
@@ -88,21 +88,21 @@ func TestPodsCreatedDuringTheDrainDoNotExtendIt(t *testing.T) {
 	end := at(time.Hour)
 	for _, pod := range []corev1.Pod{aPod("a/new", createdAt(at(time.Minute))),
 		aPod("a/new", createdAt(at(time.Minute)), terminating(end, 30))} {
-		if d := plan(end.Add(-time.Second), pod); d.Done {
+		if d := plan(end.Add(-time.Second), pod); d.IsDone {
 			t.Errorf("the drain does not wait for a pod that was created during the drain: %+v", d.Steps)
 		}
-		if d := plan(end, pod); !d.Done {
+		if d := plan(end, pod); !d.IsDone {
 			t.Errorf("a pod that was created during the drain extends it: %+v", d.Steps)
 		}
 	}
-	if d := plan(end, aPod("a/old", createdAt(noon))); d.Done {
+	if d := plan(end, aPod("a/old", createdAt(noon))); d.IsDone {
 		t.Error("a pod that existed before the drain gets no grace period after the deadline")
 	}
 }
 
 // Each call of the function that pinned returns creates a pod on the node. The pod template of its owner contains the
 // name of this node.
-func (b *bench) pinned(owner string, change ...podOption) func() {
+func (b *bench) pinnedPods(owner string, change ...podOption) func() {
 	serial := 0
 	return func() {
 		serial++
@@ -125,13 +125,13 @@ func TestReturningPodIsNotEvictedForever(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, aNode("m1"))
-			create := b.pinned("osd", tc.change...)
+			create := b.pinnedPods("osd", tc.change...)
 			create()
 			b.onEvict = func(string) { create() }
 			var evicted int
 			for range 60 {
 				outcome := b.drain("m1")
-				if outcome.Done {
+				if outcome.IsDone {
 					if evicted = len(b.evictions); evicted == 0 || evicted > tc.limit {
 						t.Errorf("%d evictions, want 1 to %d", evicted, tc.limit)
 					}

@@ -79,14 +79,14 @@ func relevantVolumes(attachments []Attachment, report []corev1.AttachedVolume, p
 
 func volumesOutcome(request VolumesRequest, attached []string, now time.Time) Outcome {
 	if len(attached) == 0 {
-		return Outcome{Done: true, Reason: v1beta1.ReasonVolumesDetached,
+		return Outcome{IsDone: true, Reason: v1beta1.ReasonVolumesDetached,
 			Message: "All volumes that other nodes may need are detached."}
 	}
 	names := joinNames(attached, func(name string) string { return name })
 	if request.timeLeft(now) <= 0 {
-		return Outcome{Done: true, Reason: v1beta1.ReasonVolumeDetachTimeout,
+		return Outcome{IsDone: true, Reason: v1beta1.ReasonVolumeDetachTimeout,
 			Message: fmt.Sprintf("Timed out after %s while waiting for volumes to be detached: %s.", request.Timeout, names)}
 	}
-	return Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach, Attached: attached,
+	return Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach, AttachedVolumes: attached,
 		Message: fmt.Sprintf("Volumes still attached to node %s: %s.", request.Node, names)}
 }

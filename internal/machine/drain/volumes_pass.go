@@ -18,7 +18,7 @@ func (c *Controller) firstVolumesOutcome(ctx context.Context, request VolumesReq
 	ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
 	defer cancel()
 	began := c.options.Clock.Now() // See passVolumes.
-	list, wait, err := c.attachments.attachedTo(ctx, request.Node, request.Drained)
+	list, wait, err := c.attachments.attachedTo(ctx, request.Node, request.DrainTime)
 	if err != nil {
 		return Outcome{Reason: v1beta1.ReasonDrainError, Message: shorten(err.Error())}
 	}
@@ -26,14 +26,14 @@ func (c *Controller) firstVolumesOutcome(ctx context.Context, request VolumesReq
 		return Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach,
 			Message: fmt.Sprintf("Checking which volumes are attached to node %s.", request.Node)}
 	}
-	return volumesOutcome(request, relevantVolumes(list, request.Reported, preservedVolumes{}), began)
+	return volumesOutcome(request, relevantVolumes(list, request.ReportedVolumes, preservedVolumes{}), began)
 }
 
 // passVolumes checks the volumes of a node and returns the time until the next pass. It returns 0 if the wait is over.
 // If the process is suspended during a pass, the time of the suspension does not count for the timeout.
 func (c *Controller) passVolumes(ctx context.Context, r *record, request VolumesRequest) (time.Duration, error) {
 	began := c.options.Clock.Now() // The result is as old as the start of the read.
-	pass, left, since := &r.volumesPass, request.timeLeft(began), request.Drained
+	pass, left, since := &r.volumesPass, request.timeLeft(began), request.DrainTime
 	if pass.since.After(since) {
 		since = pass.since
 	}
@@ -56,7 +56,7 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 		return 0, err
 	}
 	o := volumesOutcome(request, attached, began)
-	if o.Done {
+	if o.IsDone {
 		c.records.setOutcome(&r.detached, o)
 		return 0, nil
 	}
@@ -119,7 +119,7 @@ func (c *Controller) preservedVolumes(ctx context.Context, r *record, node strin
 func preservedClaims(d Decision) []types.NamespacedName {
 	var claims []types.NamespacedName
 	for _, s := range d.Steps {
-		if s.Action != Skip {
+		if s.Action != ActionSkip {
 			continue
 		}
 		for _, volume := range s.pod.Spec.Volumes {

@@ -18,7 +18,7 @@ import (
 
 func volumesRequest(machine string, drained time.Time) VolumesRequest {
 	return VolumesRequest{
-		Subject: subject(machine), Drained: drained, Timeout: 5 * time.Minute,
+		Subject: subject(machine), DrainTime: drained, Timeout: 5 * time.Minute,
 	}
 }
 
@@ -92,12 +92,12 @@ func TestWaitForVolumesTimesOutWithoutPermission(t *testing.T) {
 	b := newBench(t, aNode("m1"))
 	b.unreachable = apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, "", errors.New("no"))
 	wanted := volumesRequest("m1", noon)
-	if o := b.VolumesDetached(context.Background(), wanted); o.Done || o.Reason != v1beta1.ReasonDrainError {
+	if o := b.VolumesDetached(context.Background(), wanted); o.IsDone || o.Reason != v1beta1.ReasonDrainError {
 		t.Errorf("got %+v", o)
 	}
 	b.pass(5 * time.Minute)
 	b.runPass("m1")
-	if o := b.VolumesDetached(context.Background(), wanted); !o.Done || o.Reason != v1beta1.ReasonVolumeDetachTimeout {
+	if o := b.VolumesDetached(context.Background(), wanted); !o.IsDone || o.Reason != v1beta1.ReasonVolumeDetachTimeout {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -108,8 +108,8 @@ func TestWaitForVolumesCanBeRequestedAgain(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
 	wanted := volumesRequest("m1", noon)
 	ask := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
-	if o := ask(); fmt.Sprint(o.Attached) != "[db]" {
-		t.Errorf("attached volumes: %v, want [db]", o.Attached)
+	if o := ask(); fmt.Sprint(o.AttachedVolumes) != "[db]" {
+		t.Errorf("attached volumes: %v, want [db]", o.AttachedVolumes)
 	}
 	b.pass(5 * time.Minute)
 	b.runPass("m1")
@@ -117,7 +117,7 @@ func TestWaitForVolumesCanBeRequestedAgain(t *testing.T) {
 	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, timedOut)
 	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, timedOut)
 	b.work.take()
-	wanted.Drained = at(6 * time.Minute)
+	wanted.DrainTime = at(6 * time.Minute)
 	b.pass(time.Minute)
 	b.expectOutcome(ask(), false, v1beta1.ReasonWaitingForVolumeDetach, "Volumes still attached to node m1: db.")
 	if got := fmt.Sprint(b.work.take()); got != "[m1]" {

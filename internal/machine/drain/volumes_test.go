@@ -56,7 +56,7 @@ func TestRelevantVolumes(t *testing.T) {
 
 // Rule: volumes-detached-first.
 func TestOutcomeOfTheWaitForVolumes(t *testing.T) {
-	wait := Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach, Attached: []string{"a"},
+	wait := Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach, AttachedVolumes: []string{"a"},
 		Message: "Volumes still attached to node m1: a."}
 	for _, test := range []struct {
 		name     string
@@ -66,10 +66,10 @@ func TestOutcomeOfTheWaitForVolumes(t *testing.T) {
 	}{
 		{"an attached volume", []string{"a"}, 0, wait},
 		{"just before the timeout", []string{"a"}, 5*time.Minute - 1, wait},
-		{"the wait ends at the timeout", []string{"a"}, 5 * time.Minute, Outcome{Done: true,
+		{"the wait ends at the timeout", []string{"a"}, 5 * time.Minute, Outcome{IsDone: true,
 			Reason:  v1beta1.ReasonVolumeDetachTimeout,
 			Message: "Timed out after 5m0s while waiting for volumes to be detached: a."}},
-		{"a detached volume does not time out", nil, time.Hour, Outcome{Done: true, Reason: v1beta1.ReasonVolumesDetached,
+		{"a detached volume does not time out", nil, time.Hour, Outcome{IsDone: true, Reason: v1beta1.ReasonVolumesDetached,
 			Message: "All volumes that other nodes may need are detached."}},
 	} {
 		if diff := cmp.Diff(test.want, volumesOutcome(volumesRequest("m1", noon), test.attached, at(test.now))); diff != "" {

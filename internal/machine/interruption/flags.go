@@ -40,7 +40,7 @@ func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 // Signals returns the known signals and the signals that the flags define. If a flag defines a signal with the name of
 // a known signal, it replaces the known signal. The error names the invalid values.
 func (f *Flags) Signals() (Signals, error) {
-	all := Known()
+	all := KnownSignals()
 	var errs []error
 	add := func(flag string, values []string, signal func(name string) Signal) {
 		for _, value := range values {
@@ -49,7 +49,7 @@ func (f *Flags) Signals() (Signals, error) {
 				continue
 			}
 			s := signal(name)
-			s.Reason, s.Lead = v1beta1.ReasonTerminationNotice, DefaultLead
+			s.Reason, s.LeadTime = v1beta1.ReasonTerminationNotice, DefaultLead
 			if problems := validation.IsQualifiedName(name); len(problems) > 0 {
 				errs = append(errs, fmt.Errorf("--%s contains %q, but %q is not a valid name: %s", flag, value, name,
 					strings.Join(problems, "; ")))
@@ -66,7 +66,7 @@ func (f *Flags) Signals() (Signals, error) {
 						flag, value))
 					continue
 				}
-				s.Lead = lead
+				s.LeadTime = lead
 			}
 			all = slices.DeleteFunc(all, func(known Signal) bool {
 				return known.Condition == s.Condition && known.Taint == s.Taint

@@ -25,8 +25,8 @@ type Signal struct {
 	Taint string
 	// Reason is the value for the field reason of the condition InterruptionNotice.
 	Reason string
-	// Lead is the time between the signal and the removal of the instance.
-	Lead time.Duration
+	// LeadTime is the time between the signal and the removal of the instance.
+	LeadTime time.Duration
 }
 
 // Notice describes an interruption that a condition or taint of a Node announces.
@@ -40,7 +40,7 @@ type Notice struct {
 // Signals are the signals to which the controller reacts.
 type Signals []Signal
 
-// Known returns the signals of common termination handlers.
+// KnownSignals returns the signals of common termination handlers.
 //
 // The following signals are omitted on purpose, because they only give advice or do not end the instance:
 //
@@ -50,37 +50,37 @@ type Signals []Signal
 //   - A cloud-controller-manager sets the taint node.cloudprovider.kubernetes.io/shutdown only on instances that are
 //     already switched off.
 //   - Autoscalers set taints on nodes that they drain. The autoscalers delete these nodes themselves.
-func Known() Signals {
+func KnownSignals() Signals {
 	return Signals{
 		// AWS Node Termination Handler. EC2 announces a spot interruption two minutes ahead. A lifecycle hook of a
 		// scaling group also waits at least two minutes by default.
-		{Taint: "aws-node-termination-handler/spot-itn", Reason: v1beta1.ReasonPreemptionNotice, Lead: 2 * time.Minute},
+		{Taint: "aws-node-termination-handler/spot-itn", Reason: v1beta1.ReasonPreemptionNotice, LeadTime: 2 * time.Minute},
 		{Taint: "aws-node-termination-handler/asg-lifecycle-termination", Reason: v1beta1.ReasonTerminationNotice,
-			Lead: 2 * time.Minute},
+			LeadTime: 2 * time.Minute},
 		// The taint is set by GKE, and by the termination handler for GCE.
 		{Taint: "cloud.google.com/impending-node-termination", Reason: v1beta1.ReasonPreemptionNotice,
-			Lead: 30 * time.Second},
+			LeadTime: 30 * time.Second},
 		// This condition of node-problem-detector in AKS reports all scheduled events. The reason of the condition
 		// names the event.
 		{Condition: "VMEventScheduled", Causes: []string{"Preempt"}, Reason: v1beta1.ReasonPreemptionNotice,
-			Lead: 30 * time.Second},
+			LeadTime: 30 * time.Second},
 		{Condition: "VMEventScheduled", Causes: []string{"Terminate"}, Reason: v1beta1.ReasonTerminationNotice,
-			Lead: 5 * time.Minute},
+			LeadTime: 5 * time.Minute},
 		// The termination handlers of OpenShift's Machine API set this condition in all clouds.
-		{Condition: "Terminating", Reason: v1beta1.ReasonPreemptionNotice, Lead: DefaultLead},
+		{Condition: "Terminating", Reason: v1beta1.ReasonPreemptionNotice, LeadTime: DefaultLead},
 	}
 }
 
-// Of returns the interruption that the given Node announces. If the Node announces several interruptions, the result is
+// Find returns the interruption that the given Node announces. If the Node announces several interruptions, the result is
 // the notice with the shortest lead time.
-func (all Signals) Of(node *corev1.Node) (notice Notice, announced bool) {
+func (all Signals) Find(node *corev1.Node) (notice Notice, announced bool) {
 	if node == nil {
 		return Notice{}, false
 	}
 	for _, s := range all {
 		source := s.shownBy(node)
-		if source != "" && (!announced || s.Lead < notice.Lead) {
-			notice, announced = Notice{Reason: s.Reason, Source: source, Lead: s.Lead}, true
+		if source != "" && (!announced || s.LeadTime < notice.Lead) {
+			notice, announced = Notice{Reason: s.Reason, Source: source, Lead: s.LeadTime}, true
 		}
 	}
 	return notice, announced

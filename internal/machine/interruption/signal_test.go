@@ -71,7 +71,7 @@ func TestKnownInterruptionSignals(t *testing.T) {
 		"already shut down":         {node: tainted("node.cloudprovider.kubernetes.io/shutdown")},
 		"taints of autoscalers":     {node: tainted("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted")},
 	} {
-		notice, announced := Known().Of(tc.node)
+		notice, announced := KnownSignals().Find(tc.node)
 		if announced != (tc.reason != "") || notice.Reason != tc.reason || notice.Lead != tc.lead {
 			t.Errorf("%s: %t, %+v; want %q and %s", name, announced, notice, tc.reason, tc.lead)
 		}
@@ -101,7 +101,7 @@ func TestSignalsCanBeAddedAndReplacedByFlags(t *testing.T) {
 		"a known taint":        {tainted("cloud.google.com/impending-node-termination"), 30 * time.Second},
 		"another taint":        {tainted("example.com/other"), 0},
 	} {
-		if notice, announced := signals.Of(tc.node); announced != (tc.lead > 0) || notice.Lead != tc.lead {
+		if notice, announced := signals.Find(tc.node); announced != (tc.lead > 0) || notice.Lead != tc.lead {
 			t.Errorf("%s: %t, %+v", name, announced, notice)
 		}
 	}

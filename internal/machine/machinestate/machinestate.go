@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Live reports whether the machine has no deletionTimestamp.
-func Live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
+// IsLive reports whether the machine has no deletionTimestamp.
+func IsLive(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
 
 // Provider returns the name of the machine's provider if the Machine object contains this name. Otherwise, Provider
 // returns "", and the caller must read the name from the class.
@@ -28,18 +28,18 @@ func Provider(m *v1beta1.Machine) string {
 	return name
 }
 
-// Ready reports whether the machine's condition Ready is True.
-func Ready(m *v1beta1.Machine) bool {
+// IsReady reports whether the machine's condition Ready is True.
+func IsReady(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 }
 
-// UpToDate reports whether the machine's condition UpToDate is True. The instance then matches the spec.
-func UpToDate(m *v1beta1.Machine) bool {
+// IsUpToDate reports whether the machine's condition UpToDate is True. The instance then matches the spec.
+func IsUpToDate(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
 
-// Starting reports whether the machine has never been Running.
-func Starting(m *v1beta1.Machine) bool {
+// IsStarting reports whether the machine has never been Running.
+func IsStarting(m *v1beta1.Machine) bool {
 	switch m.Status.Phase {
 	case "", v1beta1.MachinePending, v1beta1.MachineProvisioning, v1beta1.MachineProvisioned:
 		return true
@@ -47,43 +47,43 @@ func Starting(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Running reports whether the phase of the machine is Running or Available.
-func Running(m *v1beta1.Machine) bool {
+// IsRunning reports whether the phase of the machine is Running or Available.
+func IsRunning(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
 }
 
-// Failed reports whether the machine failed. The provider's process always sets this phase together with a failure
+// HasFailed reports whether the machine failed. The provider's process always sets this phase together with a failure
 // reason. If there is no failure reason, another client has written the phase.
-func Failed(m *v1beta1.Machine) bool {
+func HasFailed(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""
 }
 
 // FailureOf returns why the machine failed, or "" if it did not fail. The reason is kept while the machine is being
 // deleted.
 func FailureOf(m *v1beta1.Machine) v1beta1.MachineFailureReason {
-	if Failed(m) || !Live(m) {
+	if HasFailed(m) || !IsLive(m) {
 		return m.Status.FailureReason
 	}
 	return ""
 }
 
-// Vanished reports whether the machine failed because its instance is gone. Such a machine cannot recover, cannot run
+// HasVanished reports whether the machine failed because its instance is gone. Such a machine cannot recover, cannot run
 // pods and cannot be inspected.
-func Vanished(m *v1beta1.Machine) bool { return FailureOf(m) == v1beta1.FailureInstanceVanished }
+func HasVanished(m *v1beta1.Machine) bool { return FailureOf(m) == v1beta1.FailureInstanceVanished }
 
-// Interrupted reports whether the cloud has announced that it will reclaim the machine's instance.
-func Interrupted(m *v1beta1.Machine) bool {
+// IsInterrupted reports whether the cloud has announced that it will reclaim the machine's instance.
+func IsInterrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
 // ToBeReplaced reports whether the MachineSet must replace the machine, because it has failed, is unhealthy or will
 // soon lose its instance. Machines that are marked for an external remediator do not count, because the remediator
 // replaces them.
-func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || Interrupted(m) }
+func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || IsInterrupted(m) }
 
 // FailedOrUnhealthy reports whether the MachineSet must replace the machine because it has failed or is unhealthy.
 func FailedOrUnhealthy(m *v1beta1.Machine) bool {
-	return Failed(m) ||
+	return HasFailed(m) ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) &&
 			RemediationReason(m) != v1beta1.ReasonExternalRemediation
 }
@@ -106,9 +106,9 @@ func RemediationReason(m *v1beta1.Machine) string {
 	return ""
 }
 
-// Unlaunchable returns the condition Launched if it reports a configuration that can never be launched. Otherwise, the
+// UnlaunchableCondition returns the condition Launched if it reports a configuration that can never be launched. Otherwise, the
 // result is nil. A new machine with the same template would fail too.
-func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
+func UnlaunchableCondition(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return nil
@@ -122,8 +122,8 @@ func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
 	return nil
 }
 
-// Paused reports whether the machine is paused by an annotation of Machinist or of Cluster API.
-func Paused(m *v1beta1.Machine) bool {
+// IsPaused reports whether the machine is paused by an annotation of Machinist or of Cluster API.
+func IsPaused(m *v1beta1.Machine) bool {
 	_, paused := m.Annotations[v1beta1.AnnotationPaused]
 	_, pausedToo := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
 	return paused || pausedToo
@@ -135,9 +135,9 @@ func UnsupportedSchema(labels map[string]string) bool {
 	return versioned && version != v1beta1.TypeVersion
 }
 
-// Unchangeable reports whether controllers must not change or replace the machine, because it is paused or has an
+// IsUnchangeable reports whether controllers must not change or replace the machine, because it is paused or has an
 // unsupported type version.
-func Unchangeable(m *v1beta1.Machine) bool { return Paused(m) || UnsupportedSchema(m.Labels) }
+func IsUnchangeable(m *v1beta1.Machine) bool { return IsPaused(m) || UnsupportedSchema(m.Labels) }
 
 // MarkedForDeletion reports whether an administrator or an autoscaler has added the delete annotation to the machine.
 func MarkedForDeletion(m *v1beta1.Machine) bool {
@@ -145,9 +145,9 @@ func MarkedForDeletion(m *v1beta1.Machine) bool {
 	return marked
 }
 
-// Exchanged reports whether the machine has AnnotationReplace. This annotation requests that another machine replaces
+// HasReplaceAnnotation reports whether the machine has AnnotationReplace. This annotation requests that another machine replaces
 // this machine.
-func Exchanged(m *v1beta1.Machine) bool {
+func HasReplaceAnnotation(m *v1beta1.Machine) bool {
 	_, exchanged := m.Annotations[v1beta1.AnnotationReplace]
 	return exchanged
 }
@@ -165,8 +165,8 @@ func AvailableIn(m *v1beta1.Machine, minReadySeconds int32, now time.Time) (in t
 	return c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now), true
 }
 
-// Available reports whether the machine has been Ready for at least minReadySeconds.
-func Available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
+// IsAvailable reports whether the machine has been Ready for at least minReadySeconds.
+func IsAvailable(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	in, ok := AvailableIn(m, minReadySeconds, now)
 	return ok && in <= 0
 }

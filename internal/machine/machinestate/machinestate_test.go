@@ -26,10 +26,10 @@ func typeVersion(version string) func(*v1beta1.Machine) {
 func TestFailedPhaseWithoutAReasonIsNotAFailure(t *testing.T) {
 	m := &v1beta1.Machine{}
 	m.Status.Phase = v1beta1.MachineFailed
-	if Failed(m) {
+	if HasFailed(m) {
 		t.Error("a machine without a failure reason counts as failed")
 	}
-	if failed(m); !Failed(m) {
+	if failed(m); !HasFailed(m) {
 		t.Error("a failed machine does not count as failed")
 	}
 }
@@ -92,8 +92,8 @@ func TestUnchangeable(t *testing.T) {
 	} {
 		m := &v1beta1.Machine{}
 		test.change(m)
-		if Paused(m) != test.paused || Unchangeable(m) != test.all {
-			t.Errorf("%s: Paused is %t, Unchangeable is %t", name, Paused(m), Unchangeable(m))
+		if IsPaused(m) != test.paused || IsUnchangeable(m) != test.all {
+			t.Errorf("%s: Paused is %t, Unchangeable is %t", name, IsPaused(m), IsUnchangeable(m))
 		}
 	}
 }

@@ -24,12 +24,12 @@ type Precedence struct {
 func PrecedenceOf(m *v1beta1.Machine) Precedence {
 	return Precedence{
 		unmarked:     !MarkedForDeletion(m),
-		notReplaced:  !Exchanged(m),
+		notReplaced:  !HasReplaceAnnotation(m),
 		healthy:      !ToBeReplaced(m),
 		launched:     m.Spec.ProviderID != "",
 		notUnhealthy: m.Status.Phase != v1beta1.MachineUnhealthy,
 		priority:     deletePriority(m),
-		ready:        Ready(m),
+		ready:        IsReady(m),
 	}
 }
 
@@ -47,10 +47,10 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse returns the precedence without details that may soon change. For example, a machine may be launched or become
+// WithoutDetails returns the precedence without details that may soon change. For example, a machine may be launched or become
 // Ready before the MachineSet acts. With this precedence, a MachineDeployment predicts which machine its MachineSet
 // will delete.
-func (p Precedence) Coarse() Precedence {
+func (p Precedence) WithoutDetails() Precedence {
 	switch {
 	case !p.unmarked:
 		return Precedence{}

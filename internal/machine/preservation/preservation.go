@@ -14,15 +14,15 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// Preserved reports whether the Machine is preserved. A preserved Machine belongs to no MachineSet, even if it still
+// IsPreserved reports whether the Machine is preserved. A preserved Machine belongs to no MachineSet, even if it still
 // has an owner reference.
-func Preserved[M metav1.Object](m M) bool {
+func IsPreserved[M metav1.Object](m M) bool {
 	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
 	return preserved
 }
 
-// Until returns the end time of a Machine's preservation.
-func Until(m *v1beta1.Machine) (time.Time, error) {
+// EndTime returns the end time of a Machine's preservation.
+func EndTime(m *v1beta1.Machine) (time.Time, error) {
 	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	until, err := time.Parse(time.RFC3339, value)
 	if err != nil {
@@ -36,15 +36,15 @@ func Until(m *v1beta1.Machine) (time.Time, error) {
 // passed, but the Machine was never preserved. A Machine that was preserved has the condition Preserved. If this
 // condition could not be written, the annotation preserved-from shows that the Machine was removed from its MachineSet.
 func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
-	until, err := Until(m)
+	until, err := EndTime(m)
 	_, taken := m.Annotations[v1beta1.AnnotationPreservedFrom]
 	return err == nil && !until.After(now) && !taken &&
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// Invalid explains why the value of the annotation machinist.dev/preserve is invalid. It returns "" if the value is
+// ValidationError explains why the value of the annotation machinist.dev/preserve is invalid. It returns "" if the value is
 // valid or the annotation is missing.
-func Invalid(m *v1beta1.Machine) string {
+func ValidationError(m *v1beta1.Machine) string {
 	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {
 	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
 		return ""
@@ -83,9 +83,9 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// Due returns true if the Machine must be preserved, but is not preserved yet. A Machine without an instance is not
+// MustPreserve returns true if the Machine must be preserved, but is not preserved yet. A Machine without an instance is not
 // preserved, because there is nothing to inspect.
-func Due(m *v1beta1.Machine) bool {
+func MustPreserve(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
 	case v1beta1.PreserveWhenFailed:
@@ -95,8 +95,8 @@ func Due(m *v1beta1.Machine) bool {
 	default:
 		return false
 	}
-	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !m.Retrying() &&
-		!machinestate.Unchangeable(m)
+	return machinestate.IsLive(m) && !IsPreserved(m) && m.Status.Instance != nil && !m.IsReplacing() && !m.Retrying() &&
+		!machinestate.IsUnchangeable(m)
 }
 
 // replacedForFailure reports whether the MachineSet would replace the Machine now because it failed or is unhealthy.

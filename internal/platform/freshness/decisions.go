@@ -31,9 +31,9 @@ func (d *Decisions) Note(object types.UID, generation int64) {
 	d.generations[object] = generation
 }
 
-// Made returns true if a controller of this process recorded the object's generation with Note, and no other generation
+// Has returns true if a controller of this process recorded the object's generation with Note, and no other generation
 // after that.
-func (d *Decisions) Made(object types.UID, generation int64) bool {
+func (d *Decisions) Has(object types.UID, generation int64) bool {
 	if d == nil {
 		return false
 	}

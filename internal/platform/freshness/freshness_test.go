@@ -118,24 +118,24 @@ func TestTracker(t *testing.T) {
 		min            string
 	}{
 		"a new process": {func(*Tracker) {}, nil, []string{"", "1", "100"}, ""},
-		"after a LIST": {func(k *Tracker) { k.Listed(k.Mark(), "100") }, []string{"100", "101"},
+		"after a LIST": {func(k *Tracker) { k.RecordList(k.Mark(), "100") }, []string{"100", "101"},
 			[]string{"", "99"}, "100"},
-		"the first LIST suffices": {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Listed(k.Mark(), "200") },
+		"the first LIST suffices": {func(k *Tracker) { k.RecordList(k.Mark(), "100"); k.RecordList(k.Mark(), "200") },
 			[]string{"100"}, []string{"99"}, "100"},
-		"a decision depends on a later LIST": {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Relisted(k.Mark(), "200") },
+		"a decision depends on a later LIST": {func(k *Tracker) { k.RecordList(k.Mark(), "100"); k.RecordRelist(k.Mark(), "200") },
 			[]string{"200"}, []string{"199"}, "200"},
-		"after an ambiguous write": {func(k *Tracker) { k.Listed(k.Mark(), "100"); k.Invalidate() }, nil,
+		"after an ambiguous write": {func(k *Tracker) { k.RecordList(k.Mark(), "100"); k.Invalidate() }, nil,
 			[]string{"100", "200"}, ""},
 		"a LIST after an ambiguous write": {func(k *Tracker) {
-			k.Listed(k.Mark(), "100")
+			k.RecordList(k.Mark(), "100")
 			k.Invalidate()
-			k.Listed(k.Mark(), "200")
+			k.RecordList(k.Mark(), "200")
 		}, []string{"200"}, []string{"199"}, "200"},
 		"the cache was compared": {func(k *Tracker) { k.Confirm(k.Mark()) }, []string{"", "1"}, nil, ""},
 		"compared, then an ambiguous write": {func(k *Tracker) { k.Confirm(k.Mark()); k.Invalidate() }, nil,
 			[]string{"", "1"}, ""},
-		"an ambiguous write during a LIST":    {duringList((*Tracker).Listed), nil, []string{"100", "200"}, ""},
-		"an ambiguous write during a re-LIST": {duringList((*Tracker).Relisted), nil, []string{"100", "200"}, ""},
+		"an ambiguous write during a LIST":    {duringList((*Tracker).RecordList), nil, []string{"100", "200"}, ""},
+		"an ambiguous write during a re-LIST": {duringList((*Tracker).RecordRelist), nil, []string{"100", "200"}, ""},
 		"an ambiguous write while comparing": {duringList(func(k *Tracker, m Mark, _ string) { k.Confirm(m) }), nil,
 			[]string{"", "200"}, ""},
 	} {
@@ -167,24 +167,24 @@ func duringList(record func(*Tracker, Mark, string)) func(*Tracker) {
 
 func TestDecisions(t *testing.T) {
 	var d Decisions
-	if d.Made("a", 1) {
+	if d.Has("a", 1) {
 		t.Error("generation 1 is known although nothing was noted")
 	}
 	d.Note("a", 2)
 	d.Note("b", 1)
 	for generation, want := range map[int64]bool{1: false, 2: true, 3: false} {
-		if got := d.Made("a", generation); got != want {
+		if got := d.Has("a", generation); got != want {
 			t.Errorf("generation %d: known is %t, expected %t", generation, got, want)
 		}
 	}
 	d.Forget("a")
-	if d.Made("a", 2) || !d.Made("b", 1) {
+	if d.Has("a", 2) || !d.Has("b", 1) {
 		t.Error("Forget removed the wrong object")
 	}
 	var none *Decisions
 	none.Note("a", 1)
 	none.Forget("a")
-	if none.Made("a", 1) {
+	if none.Has("a", 1) {
 		t.Error("a nil *Decisions contains a generation")
 	}
 }

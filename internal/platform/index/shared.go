@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns a list of objects. If the reader is the cache of a process, Shared does not copy the objects.
+// ListShared returns a list of objects. If the reader is the cache of a process, ListShared does not copy the objects.
 // Sharing the objects saves memory for a list of a whole fleet. Do not change the returned objects, because other
 // readers share them.
 //
 // Pass an empty list of the kind in the parameter list, such as an empty MachineList for Machines. After a live list,
 // this object contains the resource version. With a cache, the options may only select a namespace and one field, and
 // disable waiting for the process's own writes.
-func Shared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
+func ListShared[T any](ctx context.Context, from client.Reader, list client.ObjectList,
 	o ...client.ListOption) ([]*T, error) {
 	var objects []any
 	var err error

@@ -25,8 +25,8 @@ type Mark struct {
 	Scope      string `json:"scope,omitempty"`
 }
 
-// Of creates the mark that Machinist writes to the Node of a Machine.
-func Of(m *v1beta1.Machine, clusterID, provider string) Mark {
+// New creates the mark that Machinist writes to the Node of a Machine.
+func New(m *v1beta1.Machine, clusterID, provider string) Mark {
 	mark := Mark{ClusterID: clusterID, Provider: provider, ProviderID: m.Spec.ProviderID}
 	if m.Spec.ClassRef != nil {
 		mark.Class = m.Spec.ClassRef.Name

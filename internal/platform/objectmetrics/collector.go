@@ -31,8 +31,8 @@ func New(count func(context.Context, Export) error, descs ...*prometheus.Desc) *
 	return &Collector{descs: descs, count: count}
 }
 
-// Lead starts the export. Call it when this process becomes the leader.
-func (c *Collector) Lead() { c.leads.Store(true) }
+// StartExport starts the export. Call it when this process becomes the leader.
+func (c *Collector) StartExport() { c.leads.Store(true) }
 
 // Describe implements prometheus.Collector.
 func (c *Collector) Describe(descs chan<- *prometheus.Desc) {

@@ -22,7 +22,7 @@ func TestOnlyALeaderExports(t *testing.T) {
 	if n := testutil.CollectAndCount(c); n != 0 {
 		t.Errorf("%d series are exported by a process that does not lead, want none", n)
 	}
-	c.Lead()
+	c.StartExport()
 	if n := testutil.CollectAndCount(c); n != 2 {
 		t.Errorf("%d series are exported, expected 2", n)
 	}

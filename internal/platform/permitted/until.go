@@ -10,10 +10,10 @@ import (
 // the next.
 const ExampleTime = "2026-01-31T15:00:00Z"
 
-// Until checks the permission in an annotation. The value of the annotation is the end time of the permission in RFC
+// Check checks the permission in an annotation. The value of the annotation is the end time of the permission in RFC
 // 3339. The function returns "" if the permission is valid now. Otherwise, the function returns the problem: the
 // value is not a time, the permission has ended, or the permission lasts longer than the maximum.
-func Until(value string, now time.Time, most time.Duration) (problem string) {
+func Check(value string, now time.Time, most time.Duration) (problem string) {
 	until, err := time.Parse(time.RFC3339, value)
 	switch {
 	case err != nil:

@@ -32,7 +32,7 @@ func TestUntil(t *testing.T) {
 		"tomorrow":             `"tomorrow" is not a time such as`,
 		"":                     `"" is not a time such as`,
 	} {
-		if got := Until(value, now, 24*time.Hour); (got == "") != (problem == "") || !strings.Contains(got, problem) {
+		if got := Check(value, now, 24*time.Hour); (got == "") != (problem == "") || !strings.Contains(got, problem) {
 			t.Errorf("%q: %q, want %q", value, got, problem)
 		}
 	}

@@ -31,18 +31,18 @@ const (
 	maxAllowed, allowedLifetime = 64, time.Hour
 )
 
-// access authorizes requests for metrics. The type authenticates a client by its bearer token, and asks the control
+// metricsAuthorizer authorizes requests for metrics. The type authenticates a client by its bearer token, and asks the control
 // cluster whether the client may read the path. The filter of controller-runtime does the same, but doubles the size
 // of the binary.
-type access struct {
+type metricsAuthorizer struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	known   *cache.LRUExpireCache // HTTP status codes by question
-	// allowed contains the requests that the cluster has recently allowed. A rate limiter applies to the checks of all
+	// allowedRequests contains the requests that the cluster has recently allowed. A rate limiter applies to the checks of all
 	// other requests.
-	allowed *cache.LRUExpireCache
-	unknown *rate.Limiter
-	clock   cache.Clock
+	allowedRequests *cache.LRUExpireCache
+	unknown         *rate.Limiter
+	clock           cache.Clock
 }
 
 const metricsPath = "/metrics"
@@ -70,15 +70,15 @@ func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricss
 }
 
 func newAccess(reviews authenticationclient.TokenReviewInterface,
-	rights authorizationclient.SubjectAccessReviewInterface, clock cache.Clock) *access {
-	return &access{
+	rights authorizationclient.SubjectAccessReviewInterface, clock cache.Clock) *metricsAuthorizer {
+	return &metricsAuthorizer{
 		reviews: reviews, rights: rights, known: cache.NewLRUExpireCacheWithClock(maxResults, clock),
-		allowed: cache.NewLRUExpireCacheWithClock(maxAllowed, clock),
-		unknown: rate.NewLimiter(unknownPerSecond, unknownAtOnce), clock: clock,
+		allowedRequests: cache.NewLRUExpireCacheWithClock(maxAllowed, clock),
+		unknown:         rate.NewLimiter(unknownPerSecond, unknownAtOnce), clock: clock,
 	}
 }
 
-func (a *access) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
+func (a *metricsAuthorizer) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code, err := a.authorize(r)
 		if err != nil {
@@ -94,7 +94,7 @@ func (a *access) filter(log logr.Logger, next http.Handler) (http.Handler, error
 }
 
 // authorize returns the status 200, 401, 403 or 404, or 429 after too many unknown requests.
-func (a *access) authorize(r *http.Request) (int, error) {
+func (a *metricsAuthorizer) authorize(r *http.Request) (int, error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if token = strings.TrimSpace(token); token == "" || !strings.EqualFold(scheme, "bearer") {
 		return http.StatusUnauthorized, nil
@@ -106,7 +106,7 @@ func (a *access) authorize(r *http.Request) (int, error) {
 	if r.URL.Path != metricsPath {
 		return http.StatusNotFound, nil // Otherwise each path would be a new question.
 	}
-	if _, ok := a.allowed.Get(q); !ok && !a.unknown.AllowN(a.clock.Now(), 1) {
+	if _, ok := a.allowedRequests.Get(q); !ok && !a.unknown.AllowN(a.clock.Now(), 1) {
 		return http.StatusTooManyRequests, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resultTimeout)
@@ -117,14 +117,14 @@ func (a *access) authorize(r *http.Request) (int, error) {
 	}
 	switch {
 	case err == nil && code == http.StatusOK:
-		a.allowed.Add(q, true, allowedLifetime)
+		a.allowedRequests.Add(q, true, allowedLifetime)
 	case err == nil:
-		a.allowed.Remove(q)
+		a.allowedRequests.Remove(q)
 	}
 	return code, err
 }
 
-func (a *access) ask(ctx context.Context, token string, q question) (int, error) {
+func (a *metricsAuthorizer) ask(ctx context.Context, token string, q question) (int, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	review, err := a.reviews.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {

@@ -23,7 +23,7 @@ const comparePeriod = 50 * time.Millisecond
 // CaughtUp lists the metadata of each kind once. CaughtUp skips caches that are not filled yet, and kinds that are
 // cached as metadata, because metadata only triggers controllers.
 func (c *Cluster) CaughtUp(ctx context.Context) error {
-	if !c.Synced() {
+	if !c.IsSynced() {
 		return nil
 	}
 	for gvk, of := range c.kinds.declared {
@@ -36,7 +36,7 @@ func (c *Cluster) CaughtUp(ctx context.Context) error {
 		}
 		before := cached.LastStoreSyncResourceVersion()
 		live := metadataListOf(gvk)
-		if err := c.Live.List(ctx, live, client.InNamespace(c.namespace)); err != nil {
+		if err := c.LiveClient.List(ctx, live, client.InNamespace(c.namespace)); err != nil {
 			return fmt.Errorf("list all objects of kind %s to compare them with the cache: %w", gvk.Kind, err)
 		}
 		if err := olderData(gvk.Kind, live.ResourceVersion, before); err != nil {

@@ -18,7 +18,7 @@ const (
 
 func childConfig(kubeconfig, namespace string) *Config {
 	c := DefaultConfig("machinist-test")
-	c.ControlKubeconfig, c.TargetKubeconfig = kubeconfig, None
+	c.ControlKubeconfig, c.TargetKubeconfig = kubeconfig, NoCluster
 	c.LeaderElectionNamespace = namespace
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second, 500*time.Millisecond
 	c.HealthProbeBindAddress, c.MetricsBindAddress = "127.0.0.1:0", "0"

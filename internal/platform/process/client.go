@@ -49,19 +49,19 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, o ...cl
 
 const impossibleNamespace = "/"
 
-// Shared returns pointers to the cached objects, for index.Shared. Callers must not change these objects.
+// ListShared returns pointers to the cached objects, for index.ListShared. Callers must not change these objects.
 //
 // List would copy 700 bytes of each Machine, even without deep copies. To replace a set of 1,000 Machines, about
 // 2,000 passes read all these Machines. List would double the memory that the manager and the provider allocate
 // (TestDeparturesFromTheLibrariesAreCheaper).
-func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
+func (c *cachedClient) ListShared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	options := (&client.ListOptions{}).ApplyOptions(o)
 	// This call lists no objects. The call only waits until the cache contains this process's own writes.
 	if err := c.List(ctx, list, &client.ListOptions{Namespace: impossibleNamespace,
 		DisableReadYourWritesConsistency: options.DisableReadYourWritesConsistency}); err != nil {
 		return nil, err
 	}
-	return c.cache.Shared(ctx, list, o...)
+	return c.cache.ListShared(ctx, list, o...)
 }
 
 // readable returns an error if a kind is not cached. If readable read such a kind from the API server, the caller

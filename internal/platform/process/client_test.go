@@ -162,7 +162,7 @@ func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 			t.Errorf("%s: %v, want ErrNotCached", name, err)
 		}
 	}
-	if err := cluster.Live.Get(t.Context(), key, &corev1.Secret{}); err != nil {
+	if err := cluster.LiveClient.Get(t.Context(), key, &corev1.Secret{}); err != nil {
 		t.Errorf("live: %v", err)
 	}
 
@@ -190,7 +190,7 @@ func TestOnlyDeclaredKindsGetAnInformer(t *testing.T) {
 	if err := cluster.Client.Create(t.Context(), unstructuredClass); err == nil {
 		t.Error("created a cached kind unstructured")
 	}
-	err := cluster.Live.Get(t.Context(), client.ObjectKeyFromObject(unstructuredClass), &v1beta1.MachineClass{})
+	err := cluster.LiveClient.Get(t.Context(), client.ObjectKeyFromObject(unstructuredClass), &v1beta1.MachineClass{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a refused write was sent: %v", err)
 	}

@@ -37,9 +37,9 @@ type Cluster struct {
 	// another kind fails with ErrNotCached. Writes are possible for every kind. Until the cache is filled, reads and
 	// writes of cached kinds fail with ErrNotSynced.
 	Client client.Client
-	// Live reads and writes without a cache. After a write with Live, a read with Client may still return the old
+	// LiveClient reads and writes without a cache. After a write with LiveClient, a read with Client may still return the old
 	// object.
-	Live client.Client
+	LiveClient client.Client
 	// Cache contains the informers of the cached kinds. Other kinds fail with ErrNotCached. The setup function adds
 	// indexes to this cache. A read from Cache does not wait for this process's own writes.
 	Cache cache.Cache
@@ -47,12 +47,12 @@ type Cluster struct {
 	// before each write.
 	Config *rest.Config
 
-	// unfenced is the configuration for writes without leadership: those of the Lease and of events.
-	unfenced *rest.Config
-	// loaded is the kubeconfig at startup. kubeconfig reads the file again, so that all clients use renewed
+	// unfencedConfig is the configuration for writes without leadership: those of the Lease and of events.
+	unfencedConfig *rest.Config
+	// startupConfig is the kubeconfig at startup. kubeconfig reads the file again, so that all clients use renewed
 	// credentials.
-	loaded     *rest.Config
-	kubeconfig *kubeconfig
+	startupConfig *rest.Config
+	kubeconfig    *kubeconfig
 
 	denials *denials
 
@@ -62,7 +62,7 @@ type Cluster struct {
 	kinds       kinds
 	declared    *declaredCache
 	namespace   string        // the only cached namespace; empty means all
-	filled      chan struct{} // closed when the cache was filled for the first time
+	cacheFilled chan struct{} // closed when the cache was filled for the first time
 	onOlderData func(error)
 }
 
@@ -87,8 +87,8 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unfenced.Wrap(denials.watch)
 	fenced.Wrap(denials.watch)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
-	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
-		denials: denials, filled: make(chan struct{}), onOlderData: o.onOlderData}
+	c := &Cluster{Config: fenced, unfencedConfig: unfenced, startupConfig: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
+		denials: denials, cacheFilled: make(chan struct{}), onOlderData: o.onOlderData}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -132,14 +132,14 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Live = pagedClient{live, listPage}
+	c.LiveClient = pagedClient{live, listPage}
 	readsOwnWrites := true
 	base.Cache = &client.CacheOptions{Reader: c.Cache, EnableReadYourWritesConsistency: &readsOwnWrites}
 	consistent, err := client.New(fenced, base)
 	if err != nil {
 		return nil, err
 	}
-	c.Client = &cachedClient{Client: c.Live, consistent: consistent, cache: declared, kinds: c.kinds, synced: c.Synced,
+	c.Client = &cachedClient{Client: c.LiveClient, consistent: consistent, cache: declared, kinds: c.kinds, synced: c.IsSynced,
 		timeout: o.readTimeout}
 	return c, nil
 }
@@ -147,7 +147,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 // makeReviews creates the clients that ask the cluster about the rights of this process. These clients work without
 // leadership.
 func (c *Cluster) makeReviews() error {
-	unlimited := rest.CopyConfig(c.unfenced)
+	unlimited := rest.CopyConfig(c.unfencedConfig)
 	unlimited.RateLimiter, unlimited.QPS = nil, -1
 	rights, err := authorizationclient.NewForConfig(unlimited)
 	if err != nil {
@@ -161,29 +161,29 @@ func (c *Cluster) makeReviews() error {
 	return nil
 }
 
-// Loaded returns the current configuration in the kubeconfig file. It returns an error if the file has never been
+// LoadedConfig returns the current configuration in the kubeconfig file. It returns an error if the file has never been
 // usable.
-func (c *Cluster) Loaded() (*rest.Config, error) {
+func (c *Cluster) LoadedConfig() (*rest.Config, error) {
 	if c.kubeconfig == nil {
-		return c.loaded, nil
+		return c.startupConfig, nil
 	}
 	config, _, err := c.kubeconfig.current()
 	return config, err
 }
 
-// Synced reports whether the cache has been filled. The cache stays filled when the cluster becomes unreachable, but
+// IsSynced reports whether the cache has been filled. The cache stays filled when the cluster becomes unreachable, but
 // its content becomes outdated.
-func (c *Cluster) Synced() bool {
+func (c *Cluster) IsSynced() bool {
 	select {
-	case <-c.filled:
+	case <-c.cacheFilled:
 		return true
 	default:
 		return false
 	}
 }
 
-// Filled returns a channel that is closed when the cache has been filled for the first time.
-func (c *Cluster) Filled() <-chan struct{} { return c.filled }
+// CacheFilled returns a channel that is closed when the cache has been filled for the first time.
+func (c *Cluster) CacheFilled() <-chan struct{} { return c.cacheFilled }
 
 // Ping returns nil if the API server answers GET /readyz and lets this process read the cached kinds. Ping stops
 // waiting when ctx ends. Ping first reads the kubeconfig file again.
@@ -279,7 +279,7 @@ func (c *Cluster) run(ctx context.Context) {
 	defer waiting.Wait()
 	waiting.Go(func() {
 		if c.Cache.WaitForCacheSync(ctx) {
-			close(c.filled)
+			close(c.cacheFilled)
 		}
 	})
 	// Start returns an error only if it was called before.
@@ -288,7 +288,7 @@ func (c *Cluster) run(ctx context.Context) {
 
 // missingObjects returns an error with the kinds that have not been listed yet. Call it after makeInformers.
 func (c *Cluster) missingObjects(ctx context.Context) error {
-	if c.Synced() {
+	if c.IsSynced() {
 		return nil
 	}
 	var missing []string

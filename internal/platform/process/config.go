@@ -11,8 +11,8 @@ import (
 const (
 	// InCluster means the service account of the pod in which the process runs.
 	InCluster = "in-cluster"
-	// None means that there is no target cluster.
-	None = "none"
+	// NoCluster means that there is no target cluster.
+	NoCluster = "none"
 )
 
 // Config contains the settings that a user sets with flags.

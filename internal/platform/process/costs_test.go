@@ -96,7 +96,7 @@ func TestDeparturesFromTheLibrariesAreCheaper(t *testing.T) {
 			}
 		}
 		share := func() {
-			shared, err := index.Shared[v1beta1.Machine](t.Context(), c.Client, &v1beta1.MachineList{}, here)
+			shared, err := index.ListShared[v1beta1.Machine](t.Context(), c.Client, &v1beta1.MachineList{}, here)
 			if err != nil || len(shared) != fleet {
 				t.Fatal(len(shared), err)
 			}

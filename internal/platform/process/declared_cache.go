@@ -41,7 +41,7 @@ func (c *declaredCache) List(ctx context.Context, list client.ObjectList, o ...c
 	if options.FieldSelector == nil {
 		return c.Cache.List(ctx, list, o...)
 	}
-	objects, err := c.Shared(ctx, list, &client.ListOptions{Namespace: options.Namespace,
+	objects, err := c.ListShared(ctx, list, &client.ListOptions{Namespace: options.Namespace,
 		FieldSelector: options.FieldSelector})
 	if err != nil {
 		return err
@@ -65,9 +65,9 @@ func (c *declaredCache) List(ctx context.Context, list client.ObjectList, o ...c
 	return meta.SetList(list, items)
 }
 
-// Shared returns pointers to the cached objects of a list, which must not be changed. The options may select a
+// ListShared returns pointers to the cached objects of a list, which must not be changed. The options may select a
 // namespace and one field.
-func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
+func (c *declaredCache) ListShared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.kinds.check(list)
 	if err != nil {
 		return nil, err

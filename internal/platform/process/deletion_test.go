@@ -34,7 +34,7 @@ func TestReadsSeeOwnDeletionsAtOnce(t *testing.T) {
 		Finalizers: []string{"example.com/held"}}}
 	t.Cleanup(func() {
 		for _, o := range []client.Object{held, secret} {
-			if err := c.Live.Patch(context.Background(), o, client.RawPatch("application/merge-patch+json",
+			if err := c.LiveClient.Patch(context.Background(), o, client.RawPatch("application/merge-patch+json",
 				[]byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 				t.Error(err)
 			}

@@ -18,7 +18,7 @@ import (
 // target cluster, which may be unreachable.
 func Events[T client.Object](c *Cluster, object T, h handler.TypedEventHandler[T, reconcile.Request],
 	p ...predicate.TypedPredicate[T]) source.Source {
-	return delayedSource{Source: source.Kind(c.Cache, object, h, p...), after: c.filled}
+	return delayedSource{Source: source.Kind(c.Cache, object, h, p...), after: c.cacheFilled}
 }
 
 // delayedSource starts a source in the background when a channel is closed. A controller that waited for the source

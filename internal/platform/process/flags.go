@@ -98,7 +98,7 @@ func (c *Config) Validate() error {
 		}
 		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, why))
 	}
-	if c.ControlKubeconfig == "" || c.ControlKubeconfig == None {
+	if c.ControlKubeconfig == "" || c.ControlKubeconfig == NoCluster {
 		refuse("control-kubeconfig", c.ControlKubeconfig,
 			`give the path of the control cluster's kubeconfig, or "in-cluster" in a pod of that cluster`)
 	}
@@ -167,8 +167,8 @@ func (c *Config) Validate() error {
 // validateShard rejects flags from which the shard of this process is not clear.
 func (c *Config) validateShard(refuse func(flag string, value any, why string)) {
 	switch last := c.Shards - 1; {
-	case c.Shards < 0 || c.Shards > sharding.Most:
-		refuse("shards", c.Shards, fmt.Sprintf("must be from 1 to %d", sharding.Most))
+	case c.Shards < 0 || c.Shards > sharding.MaxShards:
+		refuse("shards", c.Shards, fmt.Sprintf("must be from 1 to %d", sharding.MaxShards))
 	case last <= 0 && c.ShardIndex > 0:
 		refuse("shard", c.ShardIndex, fmt.Sprintf("needs --shards, which is %d: set it to the same number for all processes, "+
 			"greater than %d", c.Shards, c.ShardIndex))

@@ -90,7 +90,7 @@ func testConfig(t *testing.T) *Config {
 	t.Helper()
 	c := DefaultConfig("machinist-test")
 	c.ControlKubeconfig = planes.control.Kubeconfig()
-	c.TargetKubeconfig = None
+	c.TargetKubeconfig = NoCluster
 	c.LeaderElectionNamespace = newNamespace(t)
 	c.HealthProbeBindAddress = "127.0.0.1:0"
 	c.MetricsBindAddress = "0"
@@ -283,5 +283,5 @@ func fillCache(t *testing.T, c *Cluster) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); c.run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	<-c.Filled()
+	<-c.CacheFilled()
 }

@@ -22,14 +22,14 @@ func statusError(status, retryAfter int) error {
 
 // failing returns a ListerWatcher whose first requests return the given errors in order. Later requests succeed. The
 // ListerWatcher counts all requests in *asked.
-func failing(asked *int, failures ...error) retried {
+func failing(asked *int, failures ...error) retryingListWatch {
 	next := func() error {
 		if *asked++; *asked <= len(failures) {
 			return failures[*asked-1]
 		}
 		return nil
 	}
-	return retried{ListerWatcherWithContext: &toolscache.ListWatch{
+	return retryingListWatch{ListerWatcherWithContext: &toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			if err := next(); err != nil {
 				return nil, err
@@ -86,7 +86,7 @@ func TestAnUnansweredRequestEndsWithItsInformer(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan struct{}, 1)
-	unreachable := retried{ListerWatcherWithContext: &toolscache.ListWatch{
+	unreachable := retryingListWatch{ListerWatcherWithContext: &toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			select {
 			case asked <- struct{}{}:

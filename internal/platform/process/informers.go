@@ -18,7 +18,7 @@ type informers struct {
 // newInformer implements cache.Options.NewInformer.
 func (n informers) newInformer(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	var source toolscache.ListerWatcherWithContext = retried{toolscache.ToListerWatcherWithContext(lw)}
+	var source toolscache.ListerWatcherWithContext = retryingListWatch{toolscache.ToListerWatcherWithContext(lw)}
 	if n.onOlderData != nil {
 		source = &sameHistory{ListerWatcherWithContext: source, what: fmt.Sprintf("objects of type %T", example),
 			onOlderData: n.onOlderData}

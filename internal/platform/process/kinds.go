@@ -19,7 +19,7 @@ import (
 )
 
 // ErrNotCached is returned by a cached read of a kind that the cluster does not cache. Read such a kind with
-// Cluster.Live.
+// Cluster.LiveClient.
 var ErrNotCached = errors.New("this kind is not cached")
 
 // Kind describes a cached kind of objects.

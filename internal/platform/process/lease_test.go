@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// work is a test controller. The Reconcile method of this controller blocks until its context is cancelled.
-type work struct {
+// blockingController is a test controller. The Reconcile method of this controller blocks until its context is cancelled.
+type blockingController struct {
 	begun chan struct{}
 	cause chan error
 	// If ignoreCancelUntil is not nil, Reconcile continues after the cancellation of its context until this channel is
@@ -30,11 +30,11 @@ type work struct {
 	ignoreCancelUntil chan struct{}
 }
 
-func newWork() *work {
-	return &work{begun: make(chan struct{}), cause: make(chan error, 1)}
+func newWork() *blockingController {
+	return &blockingController{begun: make(chan struct{}), cause: make(chan error, 1)}
 }
 
-func (w *work) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+func (w *blockingController) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	close(w.begun)
 	<-ctx.Done()
 	w.cause <- context.Cause(ctx)
@@ -44,11 +44,11 @@ func (w *work) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-func (w *work) setup(p *Process) error {
+func (w *blockingController) setup(p *Process) error {
 	return builder.ControllerManagedBy(p.Manager()).Named("work").For(&v1beta1.MachineClass{}).Complete(w)
 }
 
-func (w *work) begin(p *process, namespace string) {
+func (w *blockingController) begin(p *process, namespace string) {
 	p.t.Helper()
 	p.elected()
 	if err := p.Control().Client.Create(p.t.Context(), newClass(namespace, "work")); err != nil {
@@ -57,7 +57,7 @@ func (w *work) begin(p *process, namespace string) {
 	p.wait("the reconcile", w.begun)
 }
 
-func (w *work) cancelled(p *process) error {
+func (w *blockingController) cancelled(p *process) error {
 	p.t.Helper()
 	select {
 	case cause := <-w.cause:
@@ -90,10 +90,10 @@ func holder(lease *coordinationv1.Lease) string {
 func mustNotWrite(t *testing.T, p *process, namespace string) {
 	t.Helper()
 	class := newClass(namespace, "fenced")
-	if err := p.Control().Live.Create(t.Context(), class.DeepCopy()); !errors.Is(err, fence.ErrFenced) {
+	if err := p.Control().LiveClient.Create(t.Context(), class.DeepCopy()); !errors.Is(err, fence.ErrFenced) {
 		t.Errorf("Live.Create() = %v, want ErrFenced", err)
 	}
-	if err := p.Control().Live.Delete(t.Context(), newClass(namespace, "work")); !errors.Is(err, fence.ErrFenced) {
+	if err := p.Control().LiveClient.Delete(t.Context(), newClass(namespace, "work")); !errors.Is(err, fence.ErrFenced) {
 		t.Errorf("Live.Delete() = %v, want ErrFenced", err)
 	}
 	_, err := clientset(t, p.Control().Config).CoreV1().ConfigMaps(namespace).Create(t.Context(),
@@ -104,7 +104,7 @@ func mustNotWrite(t *testing.T, p *process, namespace string) {
 	if err := p.Control().Client.Create(t.Context(), class.DeepCopy()); err == nil {
 		t.Error("Client.Create() = nil")
 	}
-	if err := p.Control().Live.Get(t.Context(), client.ObjectKeyFromObject(class), class); !apierrors.IsNotFound(err) {
+	if err := p.Control().LiveClient.Get(t.Context(), client.ObjectKeyFromObject(class), class); !apierrors.IsNotFound(err) {
 		t.Errorf("a fenced write was applied: %v", err)
 	}
 }
@@ -327,7 +327,7 @@ func TestWithoutLeaderElectionThereIsNoLeaseAndNoFence(t *testing.T) {
 		t.Error(err)
 	}
 	lease := types.NamespacedName{Namespace: c.LeaderElectionNamespace, Name: c.leaseName()}
-	if err := p.Control().Live.Get(t.Context(), lease, &coordinationv1.Lease{}); !apierrors.IsNotFound(err) {
+	if err := p.Control().LiveClient.Get(t.Context(), lease, &coordinationv1.Lease{}); !apierrors.IsNotFound(err) {
 		t.Errorf("lease: %v, want none", err)
 	}
 	if err := p.stopAndWait(); err != nil {

@@ -75,13 +75,13 @@ func TestAProcessDoesNotWaitForTheTargetsKubeconfig(t *testing.T) {
 	p.elected()
 	p.probeReports("/readyz", http.StatusOK, "target: the file "+file.path+" does not exist yet")
 	p.logs.contain(t, "--target-kubeconfig="+file.path+": there is no such file yet")
-	if reason, _ := p.Reachability().Stopped(); reason == "" {
+	if reason, _ := p.Reachability().StopReason(); reason == "" {
 		t.Error("the process may create machines while the target cluster is not known")
 	}
 	admin := newAccount(t, planes.target)
 	token, _ := admin.token()
 	file.withToken(planes.target.Endpoint(), planes.target.CA(), token)
-	p.wait("the target's cache", p.Target().Filled())
+	p.wait("the target's cache", p.Target().CacheFilled())
 	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 }
 

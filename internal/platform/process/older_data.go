@@ -43,9 +43,9 @@ type sameHistory struct {
 	onOlderData func(error)
 
 	mu sync.Mutex
-	// seen is the latest version that the informer has received. listed is the version of its last list. A watch that
+	// seenVersion is the latest version that the informer has received. listed is the version of its last list. A watch that
 	// starts at the version of the last list needs no check.
-	seen, listed string
+	seenVersion, listedVersion string
 }
 
 // checkVersion returns an error if currentVersion, the version of the API server, is older than a version that the
@@ -54,15 +54,15 @@ type sameHistory struct {
 func (h *sameHistory) checkVersion(currentVersion, receivedVersion string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.seen == "" || freshness.AtLeastAsNew(receivedVersion, h.seen) {
-		h.seen = receivedVersion
+	if h.seenVersion == "" || freshness.AtLeastAsNew(receivedVersion, h.seenVersion) {
+		h.seenVersion = receivedVersion
 	}
-	if err := olderData(h.what, currentVersion, h.seen); err != nil {
+	if err := olderData(h.what, currentVersion, h.seenVersion); err != nil {
 		h.onOlderData(err)
 		return err
 	}
 	if currentVersion != "" {
-		h.seen, h.listed = currentVersion, currentVersion
+		h.seenVersion, h.listedVersion = currentVersion, currentVersion
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (h *sameHistory) WatchWithContext(ctx context.Context, o metav1.ListOptions
 func (h *sameHistory) followsList(version string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return version == h.listed
+	return version == h.listedVersion
 }
 
 func versionOfList(list runtime.Object) string {

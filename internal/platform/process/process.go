@@ -51,8 +51,8 @@ type Options struct {
 	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records
 	// the cluster ID.
 	NoClusterID bool
-	// Required contains the kinds that the control cluster must serve before Run continues. Default: ControlKinds.
-	Required []schema.GroupVersionKind
+	// RequiredKinds contains the kinds that the control cluster must serve before Run continues. Default: ControlKinds.
+	RequiredKinds []schema.GroupVersionKind
 	// Controller contains defaults for all controllers of the manager. New sets its CacheSyncTimeout.
 	Controller config.Controller
 	// WebhookServer serves admission webhooks. WebhookServer starts if the setup function calls
@@ -157,13 +157,13 @@ func (p *Process) connect() error {
 		p.options.ControlKinds, c.Namespace, inShard(c.Shard())); err != nil {
 		return fmt.Errorf("control cluster: %w", err)
 	}
-	if c.TargetKubeconfig != None {
+	if c.TargetKubeconfig != NoCluster {
 		if p.target, err = build("target-kubeconfig", c.TargetKubeconfig, c.TargetQPS, c.TargetBurst, p.options.TargetKinds,
 			"", p.nodesOfShard(c.Shard())); err != nil {
 			return fmt.Errorf("target cluster: %w", err)
 		}
 	}
-	if p.core, err = coreclient.NewForConfig(p.control.unfenced); err != nil {
+	if p.core, err = coreclient.NewForConfig(p.control.unfencedConfig); err != nil {
 		return fmt.Errorf("control cluster: %w", err)
 	}
 	return nil
@@ -177,7 +177,7 @@ func (p *Process) makeLock() error {
 	if err != nil {
 		return fmt.Errorf("find the host name for the holder identity of the Lease: %w", err)
 	}
-	config := p.control.kubeconfig.renew(leaseConfig(p.control.loaded, p.config.RenewDeadline))
+	config := p.control.kubeconfig.renew(leaseConfig(p.control.startupConfig, p.config.RenewDeadline))
 	config.Wrap(p.control.denials.watch)
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
@@ -185,11 +185,11 @@ func (p *Process) makeLock() error {
 	}
 	lease := func(name, holder string) *fence.Lease {
 		return &fence.Lease{Client: leases.Leases(p.namespace), Namespace: p.namespace, Name: name, Holder: holder,
-			Duration: p.config.LeaseDuration, Labels: leaseLabels(p.config.Name), First: p.firstToHold(name)}
+			Duration: p.config.LeaseDuration, Labels: leaseLabels(p.config.Name), IsFirst: p.firstToHold(name)}
 	}
 	shard, name := p.config.Shard(), p.config.leaseName()
 	own := lease(shard.LeaseName(name), host+"_"+string(uuid.NewUUID()))
-	if shard.All() {
+	if shard.IsUndivided() {
 		p.lock = p.fence.Guard(own)
 	} else {
 		p.lock = p.fence.Guard(fence.NewJoint(own, lease(name, shard.Group())))
@@ -246,7 +246,7 @@ func (p *Process) makeManager() error {
 	if p.lock != nil {
 		options.LeaderElectionResourceLockInterface = p.lock
 	}
-	m, err := manager.New(p.control.unfenced, options)
+	m, err := manager.New(p.control.unfencedConfig, options)
 	if err != nil {
 		return fmt.Errorf("create the manager: %w", err)
 	}
@@ -285,7 +285,7 @@ func (p *Process) addProbes() error {
 	checks := []error{
 		p.probes.add(p.probes.health, "lease", func(*http.Request) error {
 			select {
-			case <-p.fence.Lost():
+			case <-p.fence.LeaseLost():
 				return notReady("lost")
 			default:
 				return nil
@@ -310,14 +310,14 @@ func (p *Process) addProbes() error {
 			var shown notReady
 			errors.As(forProbes(err), &shown)
 			return string(shown)
-		case !p.target.Synced():
+		case !p.target.IsSynced():
 			return "reachable, filling the cache"
 		default:
 			return "reachable"
 		}
 	})
 	p.probes.note("frozen", func(*http.Request) string {
-		if _, message := p.watch.Stopped(); message != "" {
+		if _, message := p.watch.StopReason(); message != "" {
 			return message
 		}
 		return "no"
@@ -358,7 +358,7 @@ func (p *Process) makeWatch() error {
 	}
 	options := reachability.Options{
 		Control: p.control, Period: p.config.StatusCheckPeriod, Timeout: p.config.StatusCheckTimeout,
-		Leading: p.manager.Elected(), Clock: p.clock, Log: p.options.Logger.WithName("reachability"), Frozen: frozen,
+		Leading: p.manager.Elected(), Clock: p.clock, Log: p.options.Logger.WithName("reachability"), FrozenGauge: frozen,
 	}
 	if p.target != nil {
 		options.Target = p.target

@@ -49,7 +49,7 @@ func TestAProcessDetectsAnOutageOfItsTarget(t *testing.T) {
 		})
 	}
 	metric(1)
-	if reason, _ := watch.Stopped(); reason != v1beta1.ReasonControlPlaneUnreachable {
+	if reason, _ := watch.StopReason(); reason != v1beta1.ReasonControlPlaneUnreachable {
 		t.Errorf("Stopped() = %q", reason)
 	}
 	if _, stable := watch.StableSince(); stable {
@@ -84,7 +84,7 @@ func TestAProcessIsNotFrozenWhenItStarts(t *testing.T) {
 		o.Registerer = prometheus.NewRegistry()
 		p := start(t, c, o, nil)
 		p.elected()
-		if reason, message := p.Reachability().Stopped(); reason != "" {
+		if reason, message := p.Reachability().StopReason(); reason != "" {
 			t.Errorf("Stopped() = %s, %s", reason, message)
 		}
 		if err := p.stopAndWait(); err != nil {

@@ -183,7 +183,7 @@ func (k *kubeconfig) renew(config *rest.Config) *rest.Config {
 		return config
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &renewedTransport{file: k, dial: config.Dial, next: next}
+		return &renewedTransport{file: k, dial: config.Dial, transport: next}
 	})
 	return config
 }
@@ -193,9 +193,9 @@ type renewedTransport struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// next is the transport for the current generation. While the process still uses the first kubeconfig (generation
+	// transport is the transport for the current generation. While the process still uses the first kubeconfig (generation
 	// 0), client-go adds the credentials to requests.
-	next       http.RoundTripper
+	transport  http.RoundTripper
 	generation int
 }
 
@@ -242,7 +242,7 @@ func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if generation <= t.generation {
-		return t.next, t.generation, nil
+		return t.transport, t.generation, nil
 	}
 	renewed := rest.CopyConfig(config)
 	renewed.Dial = t.dial
@@ -250,9 +250,9 @@ func (t *renewedTransport) current() (http.RoundTripper, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("use the renewed credentials: %w", err)
 	}
-	utilnet.CloseIdleConnectionsFor(t.next)
-	t.next, t.generation = toServer(next, config), generation
-	return t.next, generation, nil
+	utilnet.CloseIdleConnectionsFor(t.transport)
+	t.transport, t.generation = toServer(next, config), generation
+	return t.transport, generation, nil
 }
 
 // withoutCredentials removes the credentials that client-go added to a request, unless the generation is 0. client-go
@@ -274,5 +274,5 @@ func withoutCredentials(request *http.Request, generation int) *http.Request {
 func (t *renewedTransport) WrappedRoundTripper() http.RoundTripper {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.next
+	return t.transport
 }

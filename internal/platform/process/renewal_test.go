@@ -131,7 +131,7 @@ func (p *process) wantFrozen(o Options, reason string) {
 		p.t.Fatal(err)
 	}
 	eventually(p.t, func() error {
-		if got, message := p.Reachability().Stopped(); got != reason {
+		if got, message := p.Reachability().StopReason(); got != reason {
 			return fmt.Errorf("stopped by %q (%s), want %q", got, message, reason)
 		}
 		for _, r := range []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused,
@@ -159,7 +159,7 @@ func TestAnInvalidTokenIsAnOutageUntilTheFileHasANewOne(t *testing.T) {
 	p := start(t, c, o, nil)
 	p.elected()
 	p.probeReports("/readyz", http.StatusOK, "frozen: no")
-	<-p.Target().Filled()
+	<-p.Target().CacheFilled()
 
 	void()
 	p.wantFrozen(o, v1beta1.ReasonTargetCredentialsRefused)
@@ -211,7 +211,7 @@ func TestAProcessStartsWithRefusedCredentials(t *testing.T) {
 			p.wantFrozen(o, v1beta1.ReasonTargetCredentialsRefused)
 			p.probeReports("/readyz", http.StatusOK, tc.reports)
 			file.withCertificate(planes.target, planes.target.Config())
-			p.wait("the target's cache", p.Target().Filled())
+			p.wait("the target's cache", p.Target().CacheFilled())
 			p.wantFrozen(o, "")
 		})
 	}
@@ -243,7 +243,7 @@ func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 		return nil
 	})
 	select {
-	case <-p.Fence().Lost():
+	case <-p.Fence().LeaseLost():
 		t.Error("the Lease was lost")
 	default:
 	}

@@ -60,7 +60,7 @@ func (p *Process) Run(ctx context.Context, setup func(context.Context) error) (e
 
 	background.Go(func() { p.watch.Run(serving) })
 
-	working, cancel := p.fence.With(ctx)
+	working, cancel := p.fence.WithContext(ctx)
 	defer cancel()
 	if err := p.prepare(working, setup); err != nil {
 		return unlessEnded(ctx, err)
@@ -122,9 +122,9 @@ func unlessEnded(ctx context.Context, err error) error {
 // runTarget waits until the API server of the target cluster answers, and then fills the cache. If the informers
 // started earlier, they would wait longer after each failed list.
 func (p *Process) runTarget(ctx context.Context) {
-	if !p.config.Shard().All() {
+	if !p.config.Shard().IsUndivided() {
 		select {
-		case <-p.control.Filled():
+		case <-p.control.CacheFilled():
 		case <-ctx.Done():
 			return
 		}
@@ -141,7 +141,7 @@ func (p *Process) finish(err error) error {
 		return err
 	}
 	select {
-	case <-p.fence.Lost():
+	case <-p.fence.LeaseLost():
 		return errors.Join(p.fence.Check(), err)
 	default:
 	}
@@ -162,10 +162,10 @@ func (p *Process) finish(err error) error {
 // exitWhenLost ends the process when the Lease was lost. It does not wait for the manager.
 func (p *Process) exitWhenLost(ended <-chan struct{}) {
 	select {
-	case <-p.fence.Lost():
+	case <-p.fence.LeaseLost():
 	case <-ended:
 		select {
-		case <-p.fence.Lost():
+		case <-p.fence.LeaseLost():
 		default:
 			return
 		}

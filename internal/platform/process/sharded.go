@@ -24,7 +24,7 @@ import (
 type objectFilter func(object metav1.Object) bool
 
 func inShard(s sharding.Shard) objectFilter {
-	if s.All() {
+	if s.IsUndivided() {
 		return nil
 	}
 	return func(object metav1.Object) bool { return s.Owns(object.GetNamespace()) }
@@ -38,7 +38,7 @@ func inShard(s sharding.Shard) objectFilter {
 // not know the name of its instance yet, the filter accepts only a later event of the Node. A kubelet changes its
 // Node within minutes.
 func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
-	if s.All() {
+	if s.IsUndivided() {
 		return nil
 	}
 	return func(object metav1.Object) bool {
@@ -52,7 +52,7 @@ func (p *Process) nodesOfShard(s sharding.Shard) objectFilter {
 // hasMachine reports whether the cache contains a Machine that has the given value in the given index. It returns false
 // if this process does not have the index.
 func (p *Process) hasMachine(index, value string) bool {
-	machines, err := p.control.declared.Shared(context.Background(), &v1beta1.MachineList{},
+	machines, err := p.control.declared.ListShared(context.Background(), &v1beta1.MachineList{},
 		client.MatchingFields{index: value})
 	return err == nil && len(machines) > 0
 }
@@ -64,10 +64,10 @@ type filteredListWatch struct {
 	keep objectFilter
 
 	mu sync.Mutex
-	// passed contains the names of the objects that passed the filter at their last event. When such an object no
+	// passedNames contains the names of the objects that passed the filter at their last event. When such an object no
 	// longer passes the filter, the cache must delete it. The map is nil if the filter always returns the same result
 	// for an object.
-	passed map[string]bool
+	passedNames map[string]bool
 }
 
 // newFilteredListWatch returns a ListerWatcher that filters the objects of lw. For an object in a namespace, the filter
@@ -76,7 +76,7 @@ func newFilteredListWatch(lw toolscache.ListerWatcherWithContext, keep objectFil
 	namespaced bool) *filteredListWatch {
 	s := &filteredListWatch{ListerWatcherWithContext: lw, keep: keep}
 	if !namespaced {
-		s.passed = map[string]bool{}
+		s.passedNames = map[string]bool{}
 	}
 	return s
 }
@@ -94,7 +94,7 @@ func (s *filteredListWatch) ListWithContext(ctx context.Context, o metav1.ListOp
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o.Continue == "" {
-		clear(s.passed) // Objects that were deleted since the last list have no event.
+		clear(s.passedNames) // Objects that were deleted since the last list have no event.
 	}
 	return list, meta.SetList(list, slices.DeleteFunc(items, func(item runtime.Object) bool {
 		object, err := meta.Accessor(item)
@@ -105,11 +105,11 @@ func (s *filteredListWatch) ListWithContext(ctx context.Context, o metav1.ListOp
 func (s *filteredListWatch) pass(object metav1.Object) bool {
 	passes := s.keep(object)
 	switch {
-	case s.passed == nil:
+	case s.passedNames == nil:
 	case passes:
-		s.passed[object.GetName()] = true
+		s.passedNames[object.GetName()] = true
 	default:
-		delete(s.passed, object.GetName())
+		delete(s.passedNames, object.GetName())
 	}
 	return passes
 }
@@ -157,9 +157,9 @@ func (s *filteredListWatch) translate(e watch.Event) watch.Event {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	passedBefore := s.passed[object.GetName()]
+	passedBefore := s.passedNames[object.GetName()]
 	if passes := s.pass(object); e.Type == watch.Deleted {
-		delete(s.passed, object.GetName())
+		delete(s.passedNames, object.GetName())
 		if passes || passedBefore {
 			return e
 		}

@@ -10,15 +10,15 @@ import (
 // otherShardTimeout limits a list of another shard's namespace, because a webhook must answer soon.
 const otherShardTimeout = time.Second
 
-// Anywhere returns a reader for the objects of all namespaces, including the namespaces of other shards. Webhooks use
+// AllNamespacesReader returns a reader for the objects of all namespaces, including the namespaces of other shards. Webhooks use
 // this reader, because the API server may send a request for any namespace to the webhook of any shard. List reads
 // namespaces of this shard from the cache, and all other namespaces from the API server. Get reads only from the
 // cache, so it does not find objects of other shards.
-func (p *Process) Anywhere() client.Reader {
-	if p.config.Shard().All() {
+func (p *Process) AllNamespacesReader() client.Reader {
+	if p.config.Shard().IsUndivided() {
 		return p.control.Cache
 	}
-	return allNamespacesReader{Reader: p.control.Cache, live: p.control.Live, owns: p.config.Shard().Owns}
+	return allNamespacesReader{Reader: p.control.Cache, live: p.control.LiveClient, owns: p.config.Shard().Owns}
 }
 
 type allNamespacesReader struct {

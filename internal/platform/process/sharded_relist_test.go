@@ -30,7 +30,7 @@ func TestAListForgetsObjectsThatWereDeletedSinceTheLastList(t *testing.T) {
 	}
 	list("a", "b")
 	list("b", "c")
-	if len(lw.passed) != 2 || lw.passed["a"] {
-		t.Errorf("passed contains %v, want b and c", lw.passed)
+	if len(lw.passedNames) != 2 || lw.passedNames["a"] {
+		t.Errorf("passed contains %v, want b and c", lw.passedNames)
 	}
 }

@@ -68,7 +68,7 @@ func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
 	live := func(p *process, name string) {
 		t.Helper()
 		for _, namespace := range namespaces {
-			if err := p.Control().Live.Create(t.Context(), newClass(namespace, name+"-"+namespace)); err != nil {
+			if err := p.Control().LiveClient.Create(t.Context(), newClass(namespace, name+"-"+namespace)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -93,7 +93,7 @@ func TestAShardCachesItsOwnNamespacesOnly(t *testing.T) {
 		}
 		for _, namespace := range namespaces {
 			list := &v1beta1.MachineClassList{}
-			if err := p.Anywhere().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			if err := p.AllNamespacesReader().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
 				t.Fatal(err)
 			}
 			if len(list.Items) != 2 {
@@ -155,7 +155,7 @@ func TestAShardCachesTheNodesOfItsMachines(t *testing.T) {
 		})
 	}
 	eventually(t, func() error {
-		if !p.Target().Synced() {
+		if !p.Target().IsSynced() {
 			return errors.New("the target cluster's cache was not filled")
 		}
 		return nil

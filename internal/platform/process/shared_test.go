@@ -27,7 +27,7 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 	api, first, second := p.Control().Client, c.LeaderElectionNamespace, newNamespace(t)
 	names := func(o ...client.ListOption) []string {
 		t.Helper()
-		classes, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, o...)
+		classes, err := index.ListShared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, o...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		}
 	}
 	one := func() *v1beta1.MachineClass {
-		classes, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
+		classes, err := index.ListShared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{},
 			client.InNamespace(second))
 		if err != nil || len(classes) != 20 {
 			t.Fatalf("%d classes, %v", len(classes), err)
@@ -120,17 +120,17 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		"two fields":               client.MatchingFields{byProvider: "odd", "other": "x"},
 		"a field without an index": client.MatchingFields{"other": "x"},
 	} {
-		if got, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, o); err == nil {
+		if got, err := index.ListShared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, o); err == nil {
 			t.Errorf("selected by %s: %d classes, want an error", what, len(got))
 		}
 	}
-	if _, err := index.Shared[corev1.Pod](t.Context(), api, &corev1.PodList{}); !errors.Is(err, ErrNotCached) {
+	if _, err := index.ListShared[corev1.Pod](t.Context(), api, &corev1.PodList{}); !errors.Is(err, ErrNotCached) {
 		t.Errorf("Shared of pods: %v, want ErrNotCached", err)
 	}
-	if _, err := index.Shared[corev1.Pod](t.Context(), api, &v1beta1.MachineClassList{}); err == nil {
+	if _, err := index.ListShared[corev1.Pod](t.Context(), api, &v1beta1.MachineClassList{}); err == nil {
 		t.Error("classes are returned as pods")
 	}
-	live, err := index.Shared[v1beta1.MachineClass](t.Context(), p.Control().Live, &v1beta1.MachineClassList{},
+	live, err := index.ListShared[v1beta1.MachineClass](t.Context(), p.Control().LiveClient, &v1beta1.MachineClassList{},
 		client.InNamespace(first))
 	if err != nil || len(live) != 20 {
 		t.Errorf("live: %d classes, %v, want 20", len(live), err)

@@ -84,7 +84,7 @@ func TestAWaitingProcessCanBeStopped(t *testing.T) {
 func TestStartWaitsForRequiredKindsAndNamesThem(t *testing.T) {
 	widget := schema.GroupVersionKind{Group: "test.machinist.dev", Version: "v1", Kind: "Widget"}
 	o := testOptions()
-	o.Required = []schema.GroupVersionKind{v1beta1.GroupVersion.WithKind("Machine"), widget}
+	o.RequiredKinds = []schema.GroupVersionKind{v1beta1.GroupVersion.WithKind("Machine"), widget}
 	p := start(t, testConfig(t), o, nil)
 	p.logs.contain(t, "the cluster does not serve test.machinist.dev/v1 Widget:")
 	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the control cluster's kinds")

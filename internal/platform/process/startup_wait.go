@@ -71,7 +71,7 @@ func (p *Process) awaitQuietly(ctx context.Context, what string, period time.Dur
 }
 
 func (p *Process) missingKinds(ctx context.Context) error {
-	required := p.options.Required
+	required := p.options.RequiredKinds
 	if required == nil {
 		required = slices.Collect(maps.Keys(p.control.kinds.declared))
 	}

@@ -20,9 +20,9 @@ type Slots struct {
 
 	mu       sync.Mutex
 	acquired map[types.NamespacedName]bool
-	// pending contains the waiting objects in order of arrival. If n slots are free, Slots has already added the first
+	// waitingObjects contains the waiting objects in order of arrival. If n slots are free, Slots has already added the first
 	// n objects to the work queue of the controller.
-	pending []types.NamespacedName
+	waitingObjects []types.NamespacedName
 }
 
 // NewSlots returns a Slots with the given number of slots, but at least one.
@@ -41,15 +41,15 @@ func (s *Slots) Acquire(object types.NamespacedName) bool {
 	if s.acquired[object] {
 		return true
 	}
-	position := slices.Index(s.pending, object)
+	position := slices.Index(s.waitingObjects, object)
 	if position < 0 {
-		position = len(s.pending)
-		s.pending = append(s.pending, object)
+		position = len(s.waitingObjects)
+		s.waitingObjects = append(s.waitingObjects, object)
 	}
 	if position >= s.limit-len(s.acquired) {
 		return false
 	}
-	s.pending = slices.Delete(s.pending, position, position+1)
+	s.waitingObjects = slices.Delete(s.waitingObjects, position, position+1)
 	s.acquired[object] = true
 	return true
 }
@@ -59,7 +59,7 @@ func (s *Slots) Occupy(object types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.acquired[object] = true
-	s.pending = slices.DeleteFunc(s.pending, func(w types.NamespacedName) bool { return w == object })
+	s.waitingObjects = slices.DeleteFunc(s.waitingObjects, func(w types.NamespacedName) bool { return w == object })
 }
 
 // Release frees the slot of an object, or removes the object from the queue. Releasing an unknown object does nothing.
@@ -68,12 +68,12 @@ func (s *Slots) Release(object types.NamespacedName) {
 	defer s.mu.Unlock()
 	if s.acquired[object] {
 		delete(s.acquired, object)
-	} else if position := slices.Index(s.pending, object); position >= 0 {
-		s.pending = slices.Delete(s.pending, position, position+1)
+	} else if position := slices.Index(s.waitingObjects, object); position >= 0 {
+		s.waitingObjects = slices.Delete(s.waitingObjects, position, position+1)
 	} else {
 		return
 	}
-	for _, next := range s.pending[:min(max(s.limit-len(s.acquired), 0), len(s.pending))] {
+	for _, next := range s.waitingObjects[:min(max(s.limit-len(s.acquired), 0), len(s.waitingObjects))] {
 		s.trigger.Enqueue(next)
 	}
 }

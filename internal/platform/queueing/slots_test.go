@@ -136,7 +136,7 @@ func TestEveryObjectGetsASlotEventually(t *testing.T) {
 			}
 		}
 		if done != 30 {
-			t.Fatalf("seed %d: only %d of 30 objects got a slot, %d wait", seed, done, len(h.pending))
+			t.Fatalf("seed %d: only %d of 30 objects got a slot, %d wait", seed, done, len(h.waitingObjects))
 		}
 	}
 }

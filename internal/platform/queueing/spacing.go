@@ -25,8 +25,8 @@ type Spacing struct {
 // four times as long per object as a pass over 100 objects.
 const linearLimit = 1000
 
-// For returns the delay before the next pass over the given number of objects.
-func (s Spacing) For(objects int) time.Duration {
+// Delay returns the delay before the next pass over the given number of objects.
+func (s Spacing) Delay(objects int) time.Duration {
 	d := time.Duration(objects) * s.PerObject
 	if objects > linearLimit {
 		d = d / linearLimit * time.Duration(objects)
@@ -34,10 +34,10 @@ func (s Spacing) For(objects int) time.Duration {
 	return min(d, s.Max)
 }
 
-// After returns an event handler that adds reconcile requests to the work queue with a delay. The function gets the
+// EnqueueAfter returns an event handler that adds reconcile requests to the work queue with a delay. The function gets the
 // requests for an event's object from the first function. The second function returns the delay of a request. A
 // request that is added twice is processed at the earlier time.
-func After(affected func(context.Context, client.Object) []reconcile.Request,
+func EnqueueAfter(affected func(context.Context, client.Object) []reconcile.Request,
 	delayOf func(reconcile.Request) time.Duration) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	enqueue := func(ctx context.Context, q queue, objects ...client.Object) {

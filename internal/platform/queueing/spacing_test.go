@@ -17,7 +17,7 @@ func TestSpacingGrowsUpToItsLimit(t *testing.T) {
 	spacing := Spacing{PerObject: time.Millisecond, Max: 5 * time.Second}
 	for objects, want := range map[int]time.Duration{0: 0, 7: 7 * time.Millisecond, 1000: time.Second,
 		2000: 4 * time.Second, 2500: 5 * time.Second, 1_000_000: 5 * time.Second} {
-		if got := spacing.For(objects); got != want {
+		if got := spacing.Delay(objects); got != want {
 			t.Errorf("%d objects: %s, want %s", objects, got, want)
 		}
 	}
@@ -38,7 +38,7 @@ func TestAfterEnqueuesEachAffectedRequestOnce(t *testing.T) {
 		pod.Labels = map[string]string{"set": set}
 		return pod
 	}
-	handler := After(func(_ context.Context, o client.Object) []reconcile.Request {
+	handler := EnqueueAfter(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: key(o.GetLabels()["set"])}, {NamespacedName: key("all")}}
 	}, func(request reconcile.Request) time.Duration { return time.Duration(len(request.Name)) * time.Second })
 	for what, test := range map[string]struct {

@@ -22,28 +22,28 @@ type State struct {
 	// Unreachable means that the API server failed two checks in a row and has not answered since, or that it has never
 	// answered.
 	Unreachable bool
-	// Since is the time at which Unreachable last changed: the start of the first failed check, or the end of the first
+	// ChangeTime is the time at which Unreachable last changed: the start of the first failed check, or the end of the first
 	// successful check.
-	Since time.Time
-	// Refused means that an unreachable API server rejected the credentials of this process. The field stays set
+	ChangeTime time.Time
+	// CredentialsRefused means that an unreachable API server rejected the credentials of this process. The field stays set
 	// until the end of the outage, because several servers at one address may fail in different ways.
-	Refused bool
+	CredentialsRefused bool
 	// Epoch counts the changes of Unreachable. If Epoch has changed, a result that was computed before the change may
 	// be outdated, such as the result of a drain.
 	Epoch uint64
-	// Past contains the last maxOutages outages that have ended, the oldest first.
-	Past []Outage
+	// PastOutages contains the last maxOutages outages that have ended, the oldest first.
+	PastOutages []Outage
 
 	seen     time.Time // time of the last answer, or of the first check if there was no answer yet
 	failing  time.Time // start of the first of the latest failed checks in a row
 	failures int       // failed checks in a row
 }
 
-// Unknown creates the initial State of an API server that was not checked yet. The server counts as unreachable.
-func Unknown(now time.Time) State { return State{Unreachable: true, Since: now, seen: now} }
+// NewState creates the initial State of an API server that was not checked yet. The server counts as unreachable.
+func NewState(now time.Time) State { return State{Unreachable: true, ChangeTime: now, seen: now} }
 
-// Known reports whether the API server was checked at least once.
-func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
+// IsChecked reports whether the API server was checked at least once.
+func (s State) IsChecked() bool { return !s.Unreachable || s.failures > 0 }
 
 // Failing reports whether the API server failed the last check.
 func (s State) Failing() bool { return s.failures > 0 }
@@ -57,19 +57,19 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 			s.failing = sent
 		}
 		if !s.Unreachable && s.failures >= failuresUntilUnreachable {
-			s.Unreachable, s.Since = true, s.failing
+			s.Unreachable, s.ChangeTime = true, s.failing
 			s.Epoch++
 		}
 		return s
 	}
 	if s.Unreachable {
-		if s.Known() {
-			s.Past = append(slices.Clone(s.Past[max(0, len(s.Past)-maxOutages+1):]), Outage{From: s.seen, To: now})
+		if s.IsChecked() {
+			s.PastOutages = append(slices.Clone(s.PastOutages[max(0, len(s.PastOutages)-maxOutages+1):]), Outage{From: s.seen, To: now})
 		}
-		s.Unreachable, s.Since = false, now
+		s.Unreachable, s.ChangeTime = false, now
 		s.Epoch++
 	}
-	s.seen, s.failing, s.failures, s.Refused = sent, time.Time{}, 0, false
+	s.seen, s.failing, s.failures, s.CredentialsRefused = sent, time.Time{}, 0, false
 	return s
 }
 
@@ -77,7 +77,7 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 // process. A rejection counts like a missing answer.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
-	s.Refused = true
+	s.CredentialsRefused = true
 	return s
 }
 

@@ -57,33 +57,33 @@ func TestStateFollowsFromTheChecks(t *testing.T) {
 			at(62), 3, outages(0, 6, 5, 62)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := Unknown(start)
+			s := NewState(start)
 			for _, l := range tc.probes {
 				s = s.Observe(at(l.sent), at(l.over), l.ok)
 			}
-			if s.Unreachable != tc.unreachable || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
-				t.Errorf("unreachable %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch,
+			if s.Unreachable != tc.unreachable || s.IsChecked() != tc.known || !s.ChangeTime.Equal(tc.since) || s.Epoch != tc.epoch {
+				t.Errorf("unreachable %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.IsChecked(), s.ChangeTime, s.Epoch,
 					tc.unreachable, tc.known, tc.since, tc.epoch)
 			}
-			if !equal(s.Past, tc.past) {
-				t.Errorf("past outages %v, want %v", s.Past, tc.past)
+			if !equal(s.PastOutages, tc.past) {
+				t.Errorf("past outages %v, want %v", s.PastOutages, tc.past)
 			}
 		})
 	}
 }
 
 func TestObserveDoesNotChangeThePreviousState(t *testing.T) {
-	s := Unknown(start)
+	s := NewState(start)
 	for i := range 3 * maxOutages {
-		before, past := s, slices.Clone(s.Past)
+		before, past := s, slices.Clone(s.PastOutages)
 		moment := at(float64(100 * i))
 		s = s.Observe(moment, moment, false).Observe(moment, moment, false).Observe(moment.Add(time.Second),
 			moment.Add(time.Second), true)
-		if !equal(before.Past, past) {
+		if !equal(before.PastOutages, past) {
 			t.Fatal("Observe changed the previous state")
 		}
 	}
-	if n := len(s.Past); n != maxOutages {
+	if n := len(s.PastOutages); n != maxOutages {
 		t.Errorf("%d outages are kept, want %d", n, maxOutages)
 	}
 }
@@ -128,7 +128,7 @@ func FuzzObserveAndExcludeOutages(f *testing.F) {
 	f.Add([]byte{1, 0, 3, 0, 5, 1, 7, 1}, uint16(3))
 	f.Add([]byte{0, 1, 0, 1, 0, 0, 0, 0, 0, 1}, uint16(0))
 	f.Fuzz(func(t *testing.T, probes []byte, began uint16) {
-		s, now, failed := Unknown(start), start, 0
+		s, now, failed := NewState(start), start, 0
 		stamp, counted := at(float64(began%600)), time.Time{}
 		for i := 0; i+1 < len(probes); i += 2 {
 			sent := now.Add(time.Duration(probes[i]) * 300 * time.Millisecond)
@@ -146,22 +146,22 @@ func FuzzObserveAndExcludeOutages(f *testing.F) {
 				t.Fatalf("unreachable is %t after %d failures", s.Unreachable, failed)
 			case (before.Unreachable != s.Unreachable) != (before.Epoch != s.Epoch):
 				t.Fatal("the epoch changed without the state, or the other way round")
-			case s.Since.After(now):
+			case s.ChangeTime.After(now):
 				t.Fatal("Since is in the future")
 			}
-			for j, o := range s.Past {
-				if o.To.Before(o.From) || o.To.After(now) || j > 0 && o.To.Before(s.Past[j-1].To) {
-					t.Fatalf("outages %v", s.Past)
+			for j, o := range s.PastOutages {
+				if o.To.Before(o.From) || o.To.After(now) || j > 0 && o.To.Before(s.PastOutages[j-1].To) {
+					t.Fatalf("outages %v", s.PastOutages)
 				}
 			}
 			if stamp.After(now) {
 				continue // The clock has not begun.
 			}
-			newStamp, newCounted := ExcludeOutages(s.Past, stamp, counted)
+			newStamp, newCounted := ExcludeOutages(s.PastOutages, stamp, counted)
 			if newStamp.Before(stamp) || newStamp.After(now.Add(time.Second)) || newCounted.Before(counted) {
 				t.Fatalf("the clock was moved from %s to %s at %s", stamp, newStamp, now)
 			}
-			if again, _ := ExcludeOutages(s.Past, newStamp, newCounted); !again.Equal(newStamp) {
+			if again, _ := ExcludeOutages(s.PastOutages, newStamp, newCounted); !again.Equal(newStamp) {
 				t.Fatal("an outage counts twice")
 			}
 			stamp, counted = newStamp, newCounted
@@ -171,19 +171,19 @@ func FuzzObserveAndExcludeOutages(f *testing.F) {
 
 // Rule: refused-credentials-are-outage.
 func TestRefusedCredentialsAreAnOutageUntilTheyAreAccepted(t *testing.T) {
-	s := Unknown(start).Observe(at(1), at(2), true)
+	s := NewState(start).Observe(at(1), at(2), true)
 	s = s.ObserveRefusedCredentials(at(60), at(61))
 	if s.Unreachable {
 		t.Error("one rejection counts as an outage")
 	}
 	s = s.ObserveRefusedCredentials(at(66), at(67))
-	if !s.Unreachable || !s.Refused || !s.Since.Equal(at(60)) || s.Epoch != 2 {
+	if !s.Unreachable || !s.CredentialsRefused || !s.ChangeTime.Equal(at(60)) || s.Epoch != 2 {
 		t.Errorf("after two rejections: %+v", s)
 	}
-	if s = s.Observe(at(70), at(71), false); !s.Unreachable || !s.Refused {
+	if s = s.Observe(at(70), at(71), false); !s.Unreachable || !s.CredentialsRefused {
 		t.Errorf("after a check that fails in another way: %+v", s)
 	}
-	if s = s.Observe(at(75), at(76), true); s.Unreachable || s.Refused || !equal(s.Past, outages(1, 76)) {
+	if s = s.Observe(at(75), at(76), true); s.Unreachable || s.CredentialsRefused || !equal(s.PastOutages, outages(1, 76)) {
 		t.Errorf("after the renewal: %+v", s)
 	}
 }

@@ -54,8 +54,8 @@ type Options struct {
 	Leading <-chan struct{}
 	Clock   clock.Clock
 	Log     logr.Logger
-	// Frozen is the gauge that FrozenMetric returns. It may be nil.
-	Frozen *prometheus.GaugeVec
+	// FrozenGauge is the gauge that FrozenMetric returns. It may be nil.
+	FrozenGauge *prometheus.GaugeVec
 }
 
 // Watch reports whether the clusters are reachable. The method Run checks the clusters periodically. A cluster counts
@@ -92,7 +92,7 @@ func New(o Options) *Watch {
 	}
 	now := o.Clock.Now()
 	newCluster := func(name string, c Cluster) *cluster {
-		return &cluster{name: name, Cluster: c, requests: make(chan chan struct{}), state: Unknown(now)}
+		return &cluster{name: name, Cluster: c, requests: make(chan chan struct{}), state: NewState(now)}
 	}
 	w := &Watch{options: o, control: newCluster(control, o.Control)}
 	if o.Target != nil {
@@ -114,13 +114,13 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 	select {
 	case <-w.options.Leading:
-		w.Lead()
+		w.RecordLeadership()
 	case <-ctx.Done():
 	}
 }
 
-// Lead records that this process has become the leader. The method Run calls Lead when Options.Leading is closed.
-func (w *Watch) Lead() {
+// RecordLeadership records that this process has become the leader. The method Run calls RecordLeadership when Options.Leading is closed.
+func (w *Watch) RecordLeadership() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leading = w.options.Clock.Now()
@@ -156,7 +156,7 @@ func (w *Watch) watch(ctx context.Context, c *cluster) {
 func (w *Watch) probe(ctx context.Context, c *cluster) time.Duration {
 	sent := w.options.Clock.Now()
 	err := w.ask(ctx, w.options.Timeout/3, c.Ping)
-	if before := w.stateOf(c); err == nil && before.Unreachable && before.Known() {
+	if before := w.stateOf(c); err == nil && before.Unreachable && before.IsChecked() {
 		// The caches still show the state before the outage, so no decision may be made yet.
 		if err = w.ask(ctx, w.options.Timeout, c.CaughtUp); err != nil && ctx.Err() == nil {
 			w.options.Log.Info("Cluster answers again, but the caches of this process have not caught up with it yet", "cluster", c.name, "cause",
@@ -190,21 +190,21 @@ func (w *Watch) ask(ctx context.Context, limit time.Duration, question func(cont
 func (w *Watch) report(c *cluster, before State, cause error) {
 	log := w.options.Log.WithValues("cluster", c.name)
 	switch now := c.state; {
-	case now.Unreachable && now.Refused && (!before.Unreachable || !before.Refused):
+	case now.Unreachable && now.CredentialsRefused && (!before.Unreachable || !before.CredentialsRefused):
 		log.Info("Cluster refuses the credentials of this process: no machines are created or replaced until they are renewed", "cause", cause.Error())
-	case now.Unreachable && (!before.Unreachable || !before.Known()):
+	case now.Unreachable && (!before.Unreachable || !before.IsChecked()):
 		log.Info("Cluster is unreachable: no machines are created or replaced until it answers", "cause", cause.Error())
-	case !now.Unreachable && before.Unreachable && before.Known():
+	case !now.Unreachable && before.Unreachable && before.IsChecked():
 		log.Info("Cluster answers again and is no longer unreachable", "after",
-			now.Since.Sub(before.Since).Round(time.Second).String())
+			now.ChangeTime.Sub(before.ChangeTime).Round(time.Second).String())
 	}
-	if w.options.Frozen != nil {
+	if w.options.FrozenGauge != nil {
 		for _, reason := range outageReasons {
 			value := 0.0
 			if slices.ContainsFunc(w.clusters(), func(c *cluster) bool { return c.state.Unreachable && c.reason() == reason }) {
 				value = 1
 			}
-			w.options.Frozen.WithLabelValues(reason).Set(value)
+			w.options.FrozenGauge.WithLabelValues(reason).Set(value)
 		}
 	}
 }
@@ -214,7 +214,7 @@ var outageReasons = []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.Reas
 
 func (c *cluster) reason() string {
 	switch {
-	case !c.state.Refused:
+	case !c.state.CredentialsRefused:
 		return v1beta1.ReasonControlPlaneUnreachable
 	case c.name == target:
 		return v1beta1.ReasonTargetCredentialsRefused
@@ -260,9 +260,9 @@ func (w *Watch) stateOf(c *cluster) State {
 	return c.state
 }
 
-// Stopped reports whether this process must not create, replace or remediate machines now. It returns a reason of the
+// StopReason reports whether this process must not create, replace or remediate machines now. It returns a reason of the
 // condition Frozen and a message for users, or empty strings. The message does not change during an outage.
-func (w *Watch) Stopped() (reason, message string) {
+func (w *Watch) StopReason() (reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stopped()
@@ -272,15 +272,15 @@ func (w *Watch) stopped() (reason, message string) {
 	for _, c := range w.clusters() {
 		switch s := c.state; {
 		case !s.Unreachable:
-		case s.Refused:
+		case s.CredentialsRefused:
 			return c.reason(),
-				fmt.Sprintf("The %s cluster has refused the credentials of this process since %s. Renew the credentials in its kubeconfig file, or restore its permissions.", c.name, s.Since.UTC().Format(time.RFC3339))
-		case !s.Known():
+				fmt.Sprintf("The %s cluster has refused the credentials of this process since %s. Renew the credentials in its kubeconfig file, or restore its permissions.", c.name, s.ChangeTime.UTC().Format(time.RFC3339))
+		case !s.IsChecked():
 			return v1beta1.ReasonControlPlaneUnreachable,
 				fmt.Sprintf("It is not known yet whether the %s cluster can be reached.", c.name)
 		default:
 			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("The %s cluster has been unreachable since %s.", c.name,
-				s.Since.UTC().Format(time.RFC3339))
+				s.ChangeTime.UTC().Format(time.RFC3339))
 		}
 	}
 	return "", ""
@@ -290,14 +290,14 @@ func (w *Watch) stopped() (reason, message string) {
 // target cluster it returns false.
 func (w *Watch) TargetUnreachable() (since time.Time, unreachable bool) {
 	s := w.stateOf(w.target)
-	return s.Since, s.Unreachable
+	return s.ChangeTime, s.Unreachable
 }
 
 // TargetRefuses reports whether the target cluster counts as unreachable because it rejects the credentials of this
 // process. Machines can then join and run pods, but this process cannot observe this.
 func (w *Watch) TargetRefuses() bool {
 	s := w.stateOf(w.target)
-	return s.Unreachable && s.Refused
+	return s.Unreachable && s.CredentialsRefused
 }
 
 // TargetEpoch returns a number that changes whenever the target cluster becomes unreachable or reachable.
@@ -307,7 +307,7 @@ func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 // complete until the epoch changes. Do not change the slice.
 func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
 	s := w.stateOf(w.target)
-	return s.Past, s.Epoch
+	return s.PastOutages, s.Epoch
 }
 
 // OutageEnded returns the end of the last outage of either cluster that this process observed, or zero if there was
@@ -316,8 +316,8 @@ func (w *Watch) OutageEnded() (at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range w.clusters() {
-		if n := len(c.state.Past); n > 0 && c.state.Past[n-1].To.After(at) {
-			at = c.state.Past[n-1].To
+		if n := len(c.state.PastOutages); n > 0 && c.state.PastOutages[n-1].To.After(at) {
+			at = c.state.PastOutages[n-1].To
 		}
 	}
 	return at
@@ -337,8 +337,8 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 		if c.state.Unreachable {
 			return time.Time{}, false
 		}
-		if c.state.Since.After(since) {
-			since = c.state.Since
+		if c.state.ChangeTime.After(since) {
+			since = c.state.ChangeTime
 		}
 	}
 	return since, true

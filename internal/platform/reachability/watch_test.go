@@ -67,7 +67,7 @@ func watching(t *testing.T, change ...func(*watched)) *watched {
 		f(w)
 	}
 	w.Watch = New(Options{
-		Control: w.control, Target: w.target, Leading: w.leading, Clock: w.clock, Log: logr.Discard(), Frozen: w.frozen,
+		Control: w.control, Target: w.target, Leading: w.leading, Clock: w.clock, Log: logr.Discard(), FrozenGauge: w.frozen,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -135,7 +135,7 @@ func (w *watched) advance(d time.Duration, bothClusters bool) {
 // wantStopped checks that the message of Stopped contains a text. An empty text means no message.
 func (w *watched) wantStopped(reports string) {
 	w.t.Helper()
-	reason, message := w.Stopped()
+	reason, message := w.StopReason()
 	value := testutil.ToFloat64(w.frozen.WithLabelValues(v1beta1.ReasonControlPlaneUnreachable))
 	switch {
 	case reports == "" && (reason != "" || message != "" || value != 0):
@@ -211,7 +211,7 @@ func TestRefusedCredentialsStopTheProcess(t *testing.T) {
 	const reports = "The target cluster has refused the credentials of this process since 2026-03-01T12:01:00Z."
 	wantRefused := func() {
 		t.Helper()
-		reason, message := w.Stopped()
+		reason, message := w.StopReason()
 		if reason != v1beta1.ReasonTargetCredentialsRefused || !strings.HasPrefix(message, reports) || !w.TargetRefuses() {
 			t.Errorf("stopped: %s %q, refused %t", reason, message, w.TargetRefuses())
 		}
@@ -243,7 +243,7 @@ func TestAnUnreachableControlClusterStopsTheProcess(t *testing.T) {
 	w.control.down.Store(true)
 	w.advance(time.Minute, true)
 	w.clock.Step(5 * time.Second)
-	w.eventually("stopped", func() bool { reason, _ := w.Stopped(); return reason != "" })
+	w.eventually("stopped", func() bool { reason, _ := w.StopReason(); return reason != "" })
 	w.wantStopped("The control cluster has been unreachable since 2026-03-01T12:01:00Z.")
 	if _, unreachable := w.TargetUnreachable(); unreachable {
 		t.Error("the target counts as unreachable")
@@ -253,7 +253,7 @@ func TestAnUnreachableControlClusterStopsTheProcess(t *testing.T) {
 // Rule: reachability-by-two-probes.
 func TestAClusterCountsAsUnreachableBeforeItsFirstCheck(t *testing.T) {
 	w := New(Options{Control: newServer(), Target: newServer(), Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
-	if reason, message := w.Stopped(); reason == "" || !strings.Contains(message, "not known yet") {
+	if reason, message := w.StopReason(); reason == "" || !strings.Contains(message, "not known yet") {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
 	if _, unreachable := w.TargetUnreachable(); !unreachable {
@@ -270,7 +270,7 @@ func TestOnlyTheControlClusterCountsWithoutATarget(t *testing.T) {
 		w.Run(ctx)
 	}()
 	w.CheckUnreachable(t.Context())
-	if reason, message := w.Stopped(); reason != "" {
+	if reason, message := w.StopReason(); reason != "" {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
 	if _, unreachable := w.TargetUnreachable(); unreachable {
@@ -290,11 +290,11 @@ func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
-// hanging is a fake API server that never answers. It must be a buffered channel: Ping sends a value to the channel at
+// hangingServer is a fake API server that never answers. It must be a buffered channel: Ping sends a value to the channel at
 // the first check.
-type hanging chan struct{}
+type hangingServer chan struct{}
 
-func (h hanging) Ping(ctx context.Context) error {
+func (h hangingServer) Ping(ctx context.Context) error {
 	select {
 	case h <- struct{}{}:
 	default:
@@ -303,11 +303,11 @@ func (h hanging) Ping(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (h hanging) CaughtUp(ctx context.Context) error { return h.Ping(ctx) }
+func (h hangingServer) CaughtUp(ctx context.Context) error { return h.Ping(ctx) }
 
 // Rule: reachability-by-two-probes.
 func TestCheckUnreachableWaitsAtMostASecond(t *testing.T) {
-	clock, hangs := testclock.NewFakeClock(start), make(hanging, 1)
+	clock, hangs := testclock.NewFakeClock(start), make(hangingServer, 1)
 	w := New(Options{Control: hangs, Clock: clock, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, returned := make(chan struct{}), make(chan struct{})

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// Most is the maximum number of shards of an installation.
-const Most = 64
+// MaxShards is the maximum number of shards of an installation.
+const MaxShards = 64
 
 // Shard is one of several equal parts of all namespaces. The zero value contains all namespaces.
 type Shard struct {
@@ -17,25 +17,25 @@ type Shard struct {
 	Count int
 }
 
-// All returns true if the namespaces are not divided, so that this shard contains every namespace.
-func (s Shard) All() bool { return s.Count <= 1 }
+// IsUndivided returns true if the namespaces are not divided, so that this shard contains every namespace.
+func (s Shard) IsUndivided() bool { return s.Count <= 1 }
 
 // Owns reports whether a namespace is in the shard. Objects without a namespace are in every shard.
 func (s Shard) Owns(namespace string) bool {
-	return s.All() || namespace == "" || Of(namespace, s.Count) == s.Index
+	return s.IsUndivided() || namespace == "" || Index(namespace, s.Count) == s.Index
 }
 
 // String returns a description of the shard for users.
 func (s Shard) String() string {
-	if s.All() {
+	if s.IsUndivided() {
 		return "all"
 	}
 	return fmt.Sprintf("%d of %d", s.Index, s.Count)
 }
 
-// Of returns the index of the shard that contains the namespace. The index for a name and a number of shards must never
+// Index returns the index of the shard that contains the namespace. The index for a name and a number of shards must never
 // change, because two versions of Machinist may run at the same time.
-func Of(namespace string, count int) int {
+func Index(namespace string, count int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))
 	index, _ := bits.Mul64(mix(h.Sum64()), uint64(count))
@@ -57,7 +57,7 @@ func (s Shard) Group() string { return fmt.Sprintf("%d-shards", s.Count) }
 // LeaseName returns the name of the shard's own Lease. Pass the name that the Lease has in an installation without
 // shards.
 func (s Shard) LeaseName(name string) string {
-	if s.All() {
+	if s.IsUndivided() {
 		return name
 	}
 	return fmt.Sprintf("%s-shard-%d", name, s.Index)

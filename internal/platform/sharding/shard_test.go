@@ -10,7 +10,7 @@ import (
 
 // Rule: namespace-has-one-shard.
 func TestEveryNamespaceIsInExactlyOneShard(t *testing.T) {
-	for count := 1; count <= Most; count++ {
+	for count := 1; count <= MaxShards; count++ {
 		for i := range 200 {
 			namespace := fmt.Sprintf("team-%d", i)
 			owners := 0
@@ -30,7 +30,7 @@ func TestEveryNamespaceIsInExactlyOneShard(t *testing.T) {
 func TestTheShardOfANamespaceNeverChanges(t *testing.T) {
 	var got []int
 	for _, namespace := range []string{"default", "kube-system", "team-a", "team-b", "shoot--core--eu1", "x"} {
-		got = append(got, Of(namespace, 4))
+		got = append(got, Index(namespace, 4))
 	}
 	if want := "[3 3 3 0 1 0]"; fmt.Sprint(got) != want {
 		t.Errorf("the shards are %v, want %s as in every earlier version", got, want)
@@ -46,7 +46,7 @@ func TestShardsHaveSimilarSizes(t *testing.T) {
 			const namespaces, count = 4000, 4
 			sizes := [count]int{}
 			for i := range namespaces {
-				sizes[Of(fmt.Sprintf(format, i), count)]++
+				sizes[Index(fmt.Sprintf(format, i), count)]++
 			}
 			for index, size := range sizes {
 				// The standard deviation is 27.
@@ -66,7 +66,7 @@ func TestTheAPIServersHashKeepsSimilarNamesTogether(t *testing.T) {
 		namespace := fmt.Sprintf("team-%c", c)
 		// With 4, 8 or 16 ranges of equal size, the first hexadecimal digit of a hash determines its range.
 		theirs[sharding.HashField(namespace)[:1]]++
-		ours[Of(namespace, 4)]++
+		ours[Index(namespace, 4)]++
 	}
 	if len(theirs) != 1 {
 		t.Errorf("26 namespaces are in %d of 16 ranges: %v", len(theirs), theirs)
@@ -78,11 +78,11 @@ func TestTheAPIServersHashKeepsSimilarNamesTogether(t *testing.T) {
 
 func TestASingleShardContainsEverything(t *testing.T) {
 	for _, s := range []Shard{{}, {Count: 1}} {
-		if !s.All() || !s.Owns("any") || s.String() != "all" {
+		if !s.IsUndivided() || !s.Owns("any") || s.String() != "all" {
 			t.Errorf("%+v is %s", s, s)
 		}
 	}
-	if s := (Shard{Index: 2, Count: 4}); s.All() || s.String() != "2 of 4" || !s.Owns("") {
+	if s := (Shard{Index: 2, Count: 4}); s.IsUndivided() || s.String() != "2 of 4" || !s.Owns("") {
 		t.Errorf("%+v is %s", s, s)
 	}
 }

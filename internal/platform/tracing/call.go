@@ -11,11 +11,11 @@ import (
 
 type attributesKey struct{}
 
-// Within returns a context for calls to the cloud during the given step of an operation. The span of such a call is a
-// child of the step's span. Log lines with this context contain the trace ID. Without a tracer or an operation, Within
+// WithStep returns a context for calls to the cloud during the given step of an operation. The span of such a call is a
+// child of the step's span. Log lines with this context contain the trace ID. Without a tracer or an operation, WithStep
 // returns ctx unchanged.
-func (t *Tracer) Within(ctx context.Context, o Operation, step string, about []attribute.KeyValue) context.Context {
-	if t == nil || o.None() {
+func (t *Tracer) WithStep(ctx context.Context, o Operation, step string, about []attribute.KeyValue) context.Context {
+	if t == nil || o.IsZero() {
 		return ctx
 	}
 	parent := t.parent(o, step)
@@ -41,8 +41,8 @@ func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Call)
 	return ctx, Call{span}
 }
 
-// Limited records how long the call waited for the rate limit.
-func (c Call) Limited(waited time.Duration) {
+// RecordRateLimit records how long the call waited for the rate limit.
+func (c Call) RecordRateLimit(waited time.Duration) {
 	if c.span != nil {
 		c.span.SetAttributes(keyLimited.Float64(waited.Seconds()))
 	}

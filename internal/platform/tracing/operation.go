@@ -40,8 +40,8 @@ func Rollout(deployment types.UID, revision int64) Operation {
 	return Operation{"rollout", deployment, revision}
 }
 
-// None returns true if the Operation is the zero value.
-func (o Operation) None() bool { return o.name == "" }
+// IsZero returns true if the Operation is the zero value.
+func (o Operation) IsZero() bool { return o.name == "" }
 
 // TraceID returns the ID of the trace, which is the same in all processes.
 func (o Operation) TraceID() trace.TraceID {

@@ -175,8 +175,8 @@ func TestTheEnvironmentEnablesTraces(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || tracer.On() != c.on {
-				t.Errorf("On() = %t, %v, want %t", tracer.On(), err, c.on)
+			if err != nil || tracer.IsEnabled() != c.on {
+				t.Errorf("On() = %t, %v, want %t", tracer.IsEnabled(), err, c.on)
 			}
 			tracer.Shutdown()
 		})

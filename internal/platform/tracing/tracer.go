@@ -17,8 +17,8 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// On returns true while the process records traces. If tracing is disabled, callers need not compute values for spans.
-func (t *Tracer) On() bool { return t != nil }
+// IsEnabled returns true while the process records traces. If tracing is disabled, callers need not compute values for spans.
+func (t *Tracer) IsEnabled() bool { return t != nil }
 
 // Span describes a part of an operation, after that part has ended.
 type Span struct {
@@ -31,14 +31,14 @@ type Span struct {
 	Code string
 	// Key distinguishes spans with the same name and start time. It may be empty.
 	Key string
-	// Related identifies another operation that contains this operation or is a part of this operation.
-	Related Operation
+	// RelatedOperation identifies another operation that contains this operation or is a part of this operation.
+	RelatedOperation Operation
 }
 
 // Finish exports the spans of a completed operation: one span for the operation, and one for each of its consecutive
 // steps.
 func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, steps ...Span) {
-	if t == nil || o.None() {
+	if t == nil || o.IsZero() {
 		return
 	}
 	root.Name = o.name
@@ -52,7 +52,7 @@ func (t *Tracer) Finish(o Operation, about []attribute.KeyValue, root Span, step
 // Step exports the span of one step immediately, because the operation may run for a long time after this step. Each
 // step of an operation has a unique name.
 func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
-	if t == nil || o.None() {
+	if t == nil || o.IsZero() {
 		return
 	}
 	t.report(t.child(o, "", o.parent(s.Name)), about, s)
@@ -61,7 +61,7 @@ func (t *Tracer) Step(o Operation, about []attribute.KeyValue, s Span) {
 // Report exports a span as a child of a step of the operation. If step is empty, the span is a child of the operation's
 // own span. The ID of the span is derived from its name, key and start.
 func (t *Tracer) Report(o Operation, step string, about []attribute.KeyValue, s Span) {
-	if t == nil || o.None() {
+	if t == nil || o.IsZero() {
 		return
 	}
 	t.report(t.child(o, step, o.span(s.Name+" "+s.Key+" "+s.Start.UTC().Format(time.RFC3339Nano))), about, s)
@@ -83,8 +83,8 @@ func (t *Tracer) parent(o Operation, step string) trace.SpanContext {
 
 func (t *Tracer) report(ctx context.Context, about []attribute.KeyValue, s Span, options ...trace.SpanStartOption) {
 	options = append(options, trace.WithTimestamp(s.Start), trace.WithAttributes(about...))
-	if !s.Related.None() {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: t.parent(s.Related, "")}))
+	if !s.RelatedOperation.IsZero() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: t.parent(s.RelatedOperation, "")}))
 	}
 	_, span := t.tracer.Start(ctx, s.Name, options...)
 	if s.Reason != "" {

@@ -73,7 +73,7 @@ func TestIDsAreDerivedFromTheOperation(t *testing.T) {
 	if got := o.TraceID().String() + " " + o.root().String() + " " + o.parent("launch").String(); got != wantIDs {
 		t.Errorf("the IDs are %s, want %s", got, wantIDs)
 	}
-	if o.parent("") != o.root() || o.parent("launch") == o.root() || (Operation{}).None() == o.None() {
+	if o.parent("") != o.root() || o.parent("launch") == o.root() || (Operation{}).IsZero() == o.IsZero() {
 		t.Error("a span has the wrong parent")
 	}
 }
@@ -84,10 +84,10 @@ func TestAllProcessesReportIntoOneTrace(t *testing.T) {
 	provider, providers := inMemory(t)
 	m, o := machine(), Create("5b1f0f5e-0001")
 	manager.Report(o, "", MachineAttributes(m), Span{Name: "create Machine", Start: noon, End: noon.Add(time.Millisecond),
-		Related: Rollout("d", 2)})
-	ctx := provider.Within(t.Context(), o, "launch", MachineAttributes(m))
+		RelatedOperation: Rollout("d", 2)})
+	ctx := provider.WithStep(t.Context(), o, "launch", MachineAttributes(m))
 	_, call := provider.Begin(ctx, "Create")
-	call.Limited(time.Second)
+	call.RecordRateLimit(time.Second)
 	call.End("Unavailable")
 	_, call = provider.Begin(ctx, "Create")
 	call.End("")
@@ -150,7 +150,7 @@ func TestATraceIsSampledAsAWhole(t *testing.T) {
 		for i := range machines {
 			o := Create(types.UID(strings.Repeat("x", i)))
 			one.Finish(o, nil, Span{Start: noon, End: noon}, Span{Name: "launch", Start: noon, End: noon})
-			_, call := other.Begin(other.Within(t.Context(), o, "launch", nil), "Create")
+			_, call := other.Begin(other.WithStep(t.Context(), o, "launch", nil), "Create")
 			call.End("")
 		}
 		parts := map[string]int{}
@@ -191,20 +191,20 @@ func BenchmarkCall(b *testing.B) {
 	o, about := Create("5b1f0f5e-0001"), MachineAttributes(machine())
 	b.ReportAllocs()
 	for b.Loop() {
-		_, call := tracer.Begin(tracer.Within(b.Context(), o, "launch", about), "Create")
+		_, call := tracer.Begin(tracer.WithStep(b.Context(), o, "launch", about), "Create")
 		call.End("")
 	}
 }
 
 func runDisabled(ctx context.Context) {
 	var tracer *Tracer
-	if tracer.On() {
+	if tracer.IsEnabled() {
 		panic("On() = true for a nil tracer")
 	}
 	o := Create("5b1f0f5e-0001")
-	ctx = tracer.Within(ctx, o, "launch", nil)
+	ctx = tracer.WithStep(ctx, o, "launch", nil)
 	_, call := tracer.Begin(ctx, "Create")
-	call.Limited(time.Second)
+	call.RecordRateLimit(time.Second)
 	call.End("Unavailable")
 	tracer.Report(o, "", nil, Span{})
 	tracer.Step(o, nil, Span{})
@@ -214,7 +214,7 @@ func runDisabled(ctx context.Context) {
 
 func TestSpansOfDriversBelongToTheirCall(t *testing.T) {
 	tracer, spans := inMemory(t)
-	ctx, call := tracer.Begin(tracer.Within(t.Context(), Create("u"), "launch", nil), "Create")
+	ctx, call := tracer.Begin(tracer.WithStep(t.Context(), Create("u"), "launch", nil), "Create")
 	_, span := tracer.provider.Tracer("driver").Start(ctx, "GET /servers")
 	span.End()
 	call.End("")
@@ -228,7 +228,7 @@ func TestSpansOfDriversBelongToTheirCall(t *testing.T) {
 // Some calls, such as the periodic list, have no operation and no trace.
 func TestCallsWithoutAnOperationAreNotReported(t *testing.T) {
 	tracer, spans := inMemory(t)
-	ctx := tracer.Within(t.Context(), Operation{}, "", nil)
+	ctx := tracer.WithStep(t.Context(), Operation{}, "", nil)
 	_, call := tracer.Begin(ctx, "List")
 	call.End("")
 	tracer.Report(Operation{}, "", nil, Span{Name: "x"})

@@ -8,8 +8,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// core is the module path of Machinist. Providers in other modules depend on this module.
-const core = "machinist.dev/machinist"
+// corePath is the module path of Machinist. Providers in other modules depend on this module.
+const corePath = "machinist.dev/machinist"
 
 // release and commit are set by release builds: go build -ldflags "-X
 // machinist.dev/machinist/internal/platform/version.release=v1.2.3". Image builds set both. The Go command records the
@@ -56,9 +56,9 @@ func describe(release, commit string, info *debug.BuildInfo) string {
 			details = append(details, "with local changes")
 		}
 	}
-	if info.Main.Path != core {
+	if info.Main.Path != corePath {
 		for _, dependency := range info.Deps {
-			if dependency.Path == core && dependency.Version != "" && dependency.Replace == nil {
+			if dependency.Path == corePath && dependency.Version != "" && dependency.Replace == nil {
 				details = append(details, "machinist "+dependency.Version)
 			}
 		}

@@ -25,9 +25,9 @@ type Server struct {
 	// request or for their own timeout.
 	inFlight chan struct{}
 
-	mu      sync.Mutex
-	version string
-	next    time.Time // time of the next request
+	mu          sync.Mutex
+	version     string
+	nextRequest time.Time // time of the next request
 }
 
 // NewServer creates a Server that requests the version of the API server with the given function.
@@ -38,7 +38,7 @@ func NewServer(ask func(context.Context) (string, error), now clock.PassiveClock
 // Version returns the version of the API server, such as v1.36.3. If the API server does not answer, it returns the
 // last known version, or "" if there is none.
 func (s *Server) Version(ctx context.Context) string {
-	version, isFresh := s.known()
+	version, isFresh := s.knownVersion()
 	if isFresh {
 		return version
 	}
@@ -50,23 +50,23 @@ func (s *Server) Version(ctx context.Context) string {
 	case <-ctx.Done():
 		return version
 	}
-	if version, isFresh = s.known(); isFresh {
+	if version, isFresh = s.knownVersion(); isFresh {
 		return version // Another caller has requested the version in the meantime.
 	}
 	answer, err := s.ask(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.next = s.clock.Now().Add(retryAfter)
+		s.nextRequest = s.clock.Now().Add(retryAfter)
 		return s.version
 	}
-	s.version, s.next = answer, s.clock.Now().Add(Poll)
+	s.version, s.nextRequest = answer, s.clock.Now().Add(Poll)
 	return s.version
 }
 
-// known returns the version that the API server last reported. isFresh is false if Version must request it again.
-func (s *Server) known() (version string, isFresh bool) {
+// knownVersion returns the version that the API server last reported. isFresh is false if Version must request it again.
+func (s *Server) knownVersion() (version string, isFresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version, s.clock.Now().Before(s.next)
+	return s.version, s.clock.Now().Before(s.nextRequest)
 }

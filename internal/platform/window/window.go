@@ -16,12 +16,12 @@ const (
 )
 
 const (
-	// farthest is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be eight
+	// maxScheduleGap is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be eight
 	// years.
-	farthest = 9 * secondsOfYear
-	// horizon limits how far into the future NextChange searches for the time at which an open set closes, in seconds.
-	horizon  = 400 * secondsOfDay
-	maxSteps = 5_000
+	maxScheduleGap = 9 * secondsOfYear
+	// searchHorizon limits how far into the future NextChange searches for the time at which an open set closes, in seconds.
+	searchHorizon = 400 * secondsOfDay
+	maxSteps      = 5_000
 )
 
 // Window is a recurring period: it opens at each time of a cron schedule, and closes after a fixed duration.
@@ -88,7 +88,7 @@ func loadZone(name string) (*time.Location, error) {
 
 // Open reports whether at least one of the windows is open at the time t.
 func (s Set) Open(t time.Time) bool {
-	_, open := s.covered(t.Unix(), &period{})
+	_, open := s.openUntil(t.Unix(), &period{})
 	return open
 }
 
@@ -99,7 +99,7 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at, p := t.Unix(), &period{}
-	end, open := s.covered(at, p)
+	end, open := s.openUntil(at, p)
 	if !open {
 		next, found := int64(0), false
 		for i := range s {
@@ -110,10 +110,10 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 		return time.Unix(next, 0).UTC(), found
 	}
 	for range maxSteps {
-		if end > at+horizon {
+		if end > at+searchHorizon {
 			break
 		}
-		further, open := s.covered(end, p)
+		further, open := s.openUntil(end, p)
 		if !open {
 			return time.Unix(end, 0).UTC(), true
 		}
@@ -122,21 +122,21 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// covered returns true if a window of the set is open at the given time. Then a window is open at least until the
+// openUntil returns true if a window of the set is open at the given time. Then a window is open at least until the
 // returned time.
-func (s Set) covered(at int64, p *period) (until int64, open bool) {
+func (s Set) openUntil(at int64, p *period) (until int64, open bool) {
 	for i := range s {
-		if end, ok := s[i].covered(at, p); ok {
+		if end, ok := s[i].openUntil(at, p); ok {
 			until, open = max(until, end), true
 		}
 	}
 	return until, open
 }
 
-// covered returns true if the window is open at the given time. The window then stays open at least until the
+// openUntil returns true if the window is open at the given time. The window then stays open at least until the
 // returned time. If coversDay is true, this time depends only on the last opening of the same day. This shortcut
 // saves many steps in NextChange, because a schedule may contain every minute of a day.
-func (w *Window) covered(at int64, p *period) (until int64, open bool) {
+func (w *Window) openUntil(at int64, p *period) (until int64, open bool) {
 	opened, ok := w.previous(at, at-w.duration+1, p)
 	if !ok {
 		return 0, false

@@ -42,9 +42,9 @@ func (p *period) move(zone *time.Location, at int64) {
 }
 
 func (w *Window) next(from int64, p *period) (int64, bool) {
-	for at := from; at <= from+farthest; {
+	for at := from; at <= from+maxScheduleGap; {
 		p.move(w.zone, at)
-		end, offset := min(p.end, from+farthest+1), p.offset
+		end, offset := min(p.end, from+maxScheduleGap+1), p.offset
 		if local, ok := w.schedule.next(at+offset, end+offset); ok {
 			return local - offset, true
 		}

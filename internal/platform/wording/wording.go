@@ -20,8 +20,8 @@ const BriefBytes = 1024
 
 const ellipsis = "…"
 
-// Brief returns at most the first BriefBytes bytes of a message, as valid UTF-8.
-func Brief(message string) string { return Truncate(message, BriefBytes) }
+// Shorten returns at most the first BriefBytes bytes of a message, as valid UTF-8.
+func Shorten(message string) string { return Truncate(message, BriefBytes) }
 
 // Truncate returns at most n bytes of a message, as valid UTF-8. A shortened message ends with an ellipsis.
 func Truncate(message string, n int) string {

@@ -25,7 +25,7 @@ func TestBrief(t *testing.T) {
 		if len(want) > BriefBytes {
 			t.Errorf("the case wants %d bytes, more than BriefBytes", len(want))
 		}
-		if got := Brief(message); got != want {
+		if got := Shorten(message); got != want {
 			t.Errorf("Brief() of %d bytes = %d bytes, %.20q…", len(message), len(got), got)
 		}
 	}

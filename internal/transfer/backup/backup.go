@@ -33,8 +33,8 @@ import (
 type Fleet struct {
 	// ClusterID is the cluster ID in the tags of the instances.
 	ClusterID string
-	// Taken is the time of the backup.
-	Taken time.Time
+	// BackupTime is the time of the backup.
+	BackupTime time.Time
 	// Unverified explains why the content may have changed since the backup was written. It is empty if the checksum is
 	// correct.
 	Unverified string
@@ -189,7 +189,7 @@ func (f Fleet) Write(w io.Writer) error {
 	if err := writeDocument(&head, &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: headName},
-		Data: map[string]string{clusterIDKey: f.ClusterID, takenKey: f.Taken.UTC().Format(time.RFC3339),
+		Data: map[string]string{clusterIDKey: f.ClusterID, takenKey: f.BackupTime.UTC().Format(time.RFC3339),
 			checksumKey: checksumOf(objects.Bytes())},
 	}); err != nil {
 		return err
@@ -272,7 +272,7 @@ func (f *Fleet) add(object *unstructured.Unstructured) error {
 		f.checksum, _, _ = unstructured.NestedString(object.Object, "data", checksumKey)
 		text, _, _ := unstructured.NestedString(object.Object, "data", takenKey)
 		var err error
-		if f.Taken, err = time.Parse(time.RFC3339, text); err != nil {
+		if f.BackupTime, err = time.Parse(time.RFC3339, text); err != nil {
 			return fmt.Errorf("ConfigMap %s: data.%s: %q is not a time", headName, takenKey, text)
 		}
 		return nil

@@ -85,7 +85,7 @@ func TestReadReturnsObjectsInTheOrderOfCreation(t *testing.T) {
 	kind := func(kind string) *unstructured.Unstructured {
 		return object(t, strings.Replace(machine, "kind: Machine\n", "kind: "+kind+"\n", 1))
 	}
-	f := Fleet{ClusterID: "the-cluster", Taken: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	f := Fleet{ClusterID: "the-cluster", BackupTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	for _, name := range []string{"MachineDeployment", "MachineSet", "Machine", "MachineClass"} {
 		f.Objects = append(f.Objects, withoutClusterState(kind(name)))
 	}
@@ -104,13 +104,13 @@ func TestReadReturnsObjectsInTheOrderOfCreation(t *testing.T) {
 	if diff := cmp.Diff([]string{"MachineClass", "Machine", "MachineSet", "MachineDeployment"}, kinds); diff != "" {
 		t.Error(diff)
 	}
-	if got.ClusterID != f.ClusterID || !got.Taken.Equal(f.Taken) || got.Count("Machine") != 1 || got.Unverified != "" {
+	if got.ClusterID != f.ClusterID || !got.BackupTime.Equal(f.BackupTime) || got.Count("Machine") != 1 || got.Unverified != "" {
 		t.Errorf("got %+v", got)
 	}
 }
 
 func TestChecksumShowsChanges(t *testing.T) {
-	f := Fleet{ClusterID: "c", Taken: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	f := Fleet{ClusterID: "c", BackupTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	f.Objects = []*unstructured.Unstructured{withoutClusterState(object(t, machine))}
 	var written bytes.Buffer
 	if err := f.Write(&written); err != nil {

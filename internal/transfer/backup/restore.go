@@ -18,13 +18,13 @@ import (
 type Outcome string
 
 const (
-	// Created: the object was created.
-	Created Outcome = "made"
-	// Present: an object with this name already existed and was not changed. An existing class permits the adoption of
+	// OutcomeCreated: the object was created.
+	OutcomeCreated Outcome = "made"
+	// OutcomePresent: an object with this name already existed and was not changed. An existing class permits the adoption of
 	// instances, though.
-	Present Outcome = "present"
-	// Conflict: a Machine with this name already exists and has another instance.
-	Conflict Outcome = "conflict"
+	OutcomePresent Outcome = "present"
+	// OutcomeConflict: a Machine with this name already exists and has another instance.
+	OutcomeConflict Outcome = "conflict"
 )
 
 // Restore creates the objects of the backup that do not exist in the cluster. Classes may adopt the instances of the
@@ -37,7 +37,7 @@ func (f Fleet) Restore(ctx context.Context, cluster client.Client, until time.Ti
 		if made.GetKind() == "MachineClass" {
 			permitAdoption(made, f.ClusterID, until)
 		}
-		outcome := Created
+		outcome := OutcomeCreated
 		switch err := Create(ctx, cluster, made); {
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
@@ -94,19 +94,19 @@ func (f Fleet) updatePresent(ctx context.Context, cluster client.Client, object 
 	switch object.GetKind() {
 	case "Machine":
 		if providerID(existing) != providerID(object) {
-			return Conflict, nil
+			return OutcomeConflict, nil
 		}
 	case "MachineClass":
 		changed := existing.DeepCopy()
 		permitAdoption(changed, f.ClusterID, until)
 		if equality.Semantic.DeepEqual(changed.GetAnnotations(), existing.GetAnnotations()) {
-			return Present, nil
+			return OutcomePresent, nil
 		}
 		if err := cluster.Patch(ctx, changed, client.MergeFrom(existing)); err != nil {
 			return "", fmt.Errorf("permit %s to adopt instances: %w", nameOf(object), err)
 		}
 	}
-	return Present, nil
+	return OutcomePresent, nil
 }
 
 // permitAdoption permits a class to adopt instances of a former cluster until the given time.

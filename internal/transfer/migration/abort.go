@@ -15,10 +15,10 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// aborting runs the phase Aborting, which returns the fleet to the old system. First, the provider stops. Then the
+// runAborting runs the phase Aborting, which returns the fleet to the old system. First, the provider stops. Then the
 // migrator removes Machinist's tags and objects. Only after that, the old controllers may act again on their
 // unchanged objects.
-func (p *pass) aborting(ctx context.Context) error {
+func (p *pass) runAborting(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(p.migration, v1beta1.MigrationFinalizer) {
 		changed, err := p.changedAnything(ctx)
 		if err != nil {

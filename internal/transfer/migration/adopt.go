@@ -34,8 +34,8 @@ func forEach[T any](ctx context.Context, parallel int, items []T, do func(contex
 	return group.Wait()
 }
 
-// copying creates each missing object of the plan. An object is created after the objects to which it refers.
-func (p *pass) copying(ctx context.Context) error {
+// runCopying creates each missing object of the plan. An object is created after the objects to which it refers.
+func (p *pass) runCopying(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *copier) create(ctx context.Context, object client.Object) error {
 	if err := c.Control.Get(ctx, client.ObjectKeyFromObject(object), existing); err != nil {
 		return fmt.Errorf("read %s %s: %w", kindOf(object), object.GetName(), err)
 	}
-	if !c.own.created(existing) {
+	if !c.own.hasCreated(existing) {
 		c.addTrouble("%s %s exists and was not created by this migration: delete or rename it", kindOf(object),
 			object.GetName())
 	}
@@ -180,7 +180,7 @@ const copyBatch = 1000
 
 // isAdopted reports whether Machinist owns the instance of a Machine and knows its Node, if there is one.
 func isAdopted(m *v1beta1.Machine, targetNodes nodes) bool {
-	if m.Status.Instance == nil || m.Adopting() || !meta.IsStatusConditionTrue(m.Status.Conditions,
+	if m.Status.Instance == nil || m.IsAdopting() || !meta.IsStatusConditionTrue(m.Status.Conditions,
 		v1beta1.ConditionLaunched) {
 		return false
 	}
@@ -204,9 +204,9 @@ const (
 	stallTimeout = time.Minute
 )
 
-// adopting unpauses Machines so that they adopt their instances. The first step unpauses one Machine. Later, the number
+// runAdopting unpauses Machines so that they adopt their instances. The first step unpauses one Machine. Later, the number
 // of Machines that adopt at the same time is at most the number of Machines that have already adopted.
-func (p *pass) adopting(ctx context.Context) error {
+func (p *pass) runAdopting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
@@ -296,8 +296,8 @@ func hasKey(m map[string]string, key string) bool {
 	return found
 }
 
-// adopted runs the phase Adopted, which keeps the fence until the user commits or aborts the migration.
-func (p *pass) adopted(ctx context.Context) error {
+// runAdopted runs the phase Adopted, which keeps the fence until the user commits or aborts the migration.
+func (p *pass) runAdopted(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}

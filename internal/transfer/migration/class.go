@@ -25,17 +25,17 @@ import (
 type class struct {
 	name string
 	old  *source.Class
-	// from is the name of the first old object with this description. Findings about the class refer to this object.
-	from string
+	// firstObject is the name of the first old object with this description. Findings about the class refer to this object.
+	firstObject string
 
 	searched    bool
 	description description
 	legacy      provider.Legacy
 
 	object *v1beta1.MachineClass
-	// shown is the MachineClass in the form for the published plan, without values of Secrets.
-	shown   *v1beta1.MachineClass
-	secrets []*corev1.Secret
+	// publishedClass is the MachineClass in the form for the published plan, without values of Secrets.
+	publishedClass *v1beta1.MachineClass
+	secrets        []*corev1.Secret
 }
 
 // dnsLabel matches old provider names that a class name may start with.
@@ -54,7 +54,7 @@ func className(old *source.Class) string {
 
 // findInstances reads the Secrets and ConfigMaps of the description, and returns the instances that the old system
 // created from the description.
-func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Located, error) {
+func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.LocatedInstance, error) {
 	complete, err := p.describe(ctx, c)
 	if err != nil || !complete {
 		return nil, err
@@ -67,10 +67,10 @@ func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Locat
 	case err == nil:
 		c.searched = true
 	case code == provider.Unimplemented:
-		p.blockf(CodeCannotImport, c.from, "", "%s", message(err))
+		p.blockf(CodeCannotImport, c.firstObject, "", "%s", message(err))
 	case code == provider.InvalidArgument || code == provider.FailedPrecondition || code == provider.Unauthenticated ||
 		code == provider.PermissionDenied:
-		p.blockf(CodeCannotImport, c.from, c.old.Path, "The instances of the class cannot be listed: %s", message(err))
+		p.blockf(CodeCannotImport, c.firstObject, c.old.Path, "The instances of the class cannot be listed: %s", message(err))
 	default:
 		return nil, fmt.Errorf("find the instances of class %s: %w", c.name, err)
 	}
@@ -88,7 +88,7 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	case code == provider.Unimplemented:
 		return nil // findInstances has reported the problem.
 	case code == provider.InvalidArgument || code == provider.Internal:
-		p.blockf(CodeClassInvalid, c.from, c.old.Path, "The driver cannot read the description: %s", message(err))
+		p.blockf(CodeClassInvalid, c.firstObject, c.old.Path, "The driver cannot read the description: %s", message(err))
 		return nil
 	default:
 		return fmt.Errorf("convert class %s: %w", c.name, err)
@@ -100,7 +100,7 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 			Adoption: v1beta1.AdoptionAllow, Capacity: c.old.Capacity.DeepCopy(),
 		},
 	}
-	p.mark(c.object, c.from)
+	p.mark(c.object, c.firstObject)
 	if len(imported.Credentials) > 0 {
 		c.object.Spec.CredentialsRef = &v1beta1.LocalRef{Name: c.name + "-credentials"}
 		c.secrets = append(c.secrets, p.secret(c, c.name+"-credentials", v1beta1.SecretUseCredentials, imported.Credentials))
@@ -120,10 +120,10 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 			continue
 		}
 		finding.Path = strings.Trim(c.old.Path+"."+finding.Path, ".")
-		p.plan.findings.add(c.from, finding)
+		p.plan.findings.add(c.firstObject, finding)
 	}
 	if problem != "" {
-		p.blockf(CodeClassInvalid, c.from, c.old.Path, "Provider %s refuses the class %s: %s Correct the class with "+
+		p.blockf(CodeClassInvalid, c.firstObject, c.old.Path, "Provider %s refuses the class %s: %s Correct the class with "+
 			"spec.overrides.", p.cloud.Name(), c.name, problem)
 	}
 	return nil
@@ -138,7 +138,7 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 			c.object.Spec.UserDataRef = given.DeepCopy()
 			return nil
 		}
-		p.plan.findings.addf(provider.FindingLoss, CodeNoUserData, c.from, "",
+		p.plan.findings.addf(provider.FindingLoss, CodeNoUserData, c.firstObject, "",
 			"The old system generated the user data itself. New machines of class %s get no user data unless "+
 				"spec.userDataRef names a Secret with a template.", c.name)
 		return nil
@@ -148,7 +148,7 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 		return err
 	}
 	if problem != nil {
-		p.blockf(problem.code, c.from, "", "%s", problem.message)
+		p.blockf(problem.code, c.firstObject, "", "%s", problem.message)
 		return nil
 	}
 	name := c.name + "-user-data"
@@ -161,7 +161,7 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 func (p *planner) secret(c *class, name, use string, data map[string][]byte) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.migration.Namespace, Name: name,
 		Labels: map[string]string{v1beta1.LabelSecretUse: use}}, Type: corev1.SecretTypeOpaque, Data: data}
-	p.mark(secret, c.from)
+	p.mark(secret, c.firstObject)
 	return secret
 }
 
@@ -207,7 +207,7 @@ func (p *planner) patched(from v1beta1.MachineClassSpec, patch []byte) (spec v1b
 
 func (p *planner) validate(ctx context.Context, c *class, credentials map[string][]byte) (problem string) {
 	err := p.cloud.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: c.object.Spec.ProviderSpec.Raw,
-		Credentials: provider.NewCredentials(credentials).In(p.migration.Namespace)}})
+		Credentials: provider.NewCredentials(credentials).InNamespace(p.migration.Namespace)}})
 	if err == nil {
 		return ""
 	}

@@ -96,8 +96,8 @@ func TestInvalidOverrideIsBlocker(t *testing.T) {
 // Rule: migration-overrides-settle.
 func TestOverrideResolvesBlockersOfTheDriver(t *testing.T) {
 	lacks := func(f *oldFleet, code string) {
-		f.cloud.imported = func(req provider.ImportRequest) (provider.Imported, error) {
-			return provider.Imported{Spec: importedSpec(req.Legacy), Findings: []provider.Finding{
+		f.cloud.imported = func(req provider.ImportRequest) (provider.ImportedSpec, error) {
+			return provider.ImportedSpec{Spec: importedSpec(req.Legacy), Findings: []provider.Finding{
 				{Level: provider.FindingBlocker, Code: code, Path: "osProfile.key", Message: "It is needed."}}}, nil
 		}
 		f.cloud.validated = func(spec string) error {

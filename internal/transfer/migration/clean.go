@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// cleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down.
-func (p *pass) cleaning(ctx context.Context) error {
+// runCleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down.
+func (p *pass) runCleaning(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{allNamespaces: true, copiesOpen: true}); err != nil || !fenced {
 		return err
 	}
@@ -79,7 +79,7 @@ func (p *pass) secretsOfMigration(ctx context.Context, own *ownObjects) ([]clien
 	}
 	var all []client.Object
 	for i := range list.Items {
-		if own.created(&list.Items[i]) {
+		if own.hasCreated(&list.Items[i]) {
 			all = append(all, &list.Items[i])
 		}
 	}
@@ -138,7 +138,7 @@ func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
 			return false, fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
 		case len(objects) > 0:
 			p.metFor(p.migration, untilEmpty, false)
-			p.remaining = fmt.Sprintf("The CustomResourceDefinitions of the old kinds stay, because %s in namespace %q does "+
+			p.remainingObjects = fmt.Sprintf("The CustomResourceDefinitions of the old kinds stay, because %s in namespace %q does "+
 				"not belong to this migration.", nameOf(objects[0]), objects[0].GetNamespace())
 			return true, nil
 		}
@@ -172,6 +172,6 @@ func (p *pass) othersOfSource(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("list migrations: %w", err)
 	}
 	return slices.ContainsFunc(all.Items, func(m v1beta1.Migration) bool {
-		return m.UID != p.migration.UID && m.Spec.Source == p.migration.Spec.Source && !m.Status.Phase.Ended()
+		return m.UID != p.migration.UID && m.Spec.Source == p.migration.Spec.Source && !m.Status.Phase.HasEnded()
 	}), nil
 }

@@ -17,12 +17,12 @@ import (
 // region.
 type fakeCloud struct {
 	mu      sync.Mutex
-	located []provider.Located
+	located []provider.LocatedInstance
 	// owners maps provider IDs to the Machine UIDs in the tags.
 	owners map[string]types.UID
 	calls  []string
 
-	imported    func(provider.ImportRequest) (provider.Imported, error)
+	imported    func(provider.ImportRequest) (provider.ImportedSpec, error)
 	validated   func(spec string) error
 	locateError error
 	settle      time.Duration
@@ -38,13 +38,13 @@ func (c *fakeCloud) Validate(_ context.Context, req provider.ValidateRequest) er
 	return c.validated(string(req.Class.Spec))
 }
 
-func (c *fakeCloud) Locate(context.Context, provider.LocateRequest) ([]provider.Located, error) {
+func (c *fakeCloud) Locate(context.Context, provider.LocateRequest) ([]provider.LocatedInstance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.located), c.locateError
 }
 
-func (c *fakeCloud) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+func (c *fakeCloud) Import(_ context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 	if c.imported != nil {
 		return c.imported(req)
 	}
@@ -53,7 +53,7 @@ func (c *fakeCloud) Import(_ context.Context, req provider.ImportRequest) (provi
 		value, _ := req.Legacy.Credentials.Get(key)
 		credentials[key] = value.Reveal()
 	}
-	return provider.Imported{Spec: importedSpec(req.Legacy), Credentials: credentials}, nil
+	return provider.ImportedSpec{Spec: importedSpec(req.Legacy), Credentials: credentials}, nil
 }
 
 func importedSpec(legacy provider.Legacy) []byte {
@@ -101,7 +101,7 @@ func (c *fakeCloud) Release(_ context.Context, req provider.ReleaseRequest) erro
 	}
 	for i := range c.located {
 		if c.located[i].Instance.ProviderID == req.ProviderID {
-			c.located[i].Collected = false
+			c.located[i].IsCollected = false
 		}
 	}
 	c.calls = append(c.calls, "release "+req.ProviderID)
@@ -128,9 +128,9 @@ func (c *fakeCloud) adoptInstance(providerID string, uid types.UID) {
 	c.owners[providerID] = uid
 }
 
-func instanceOf(name string, uid types.UID) provider.Located {
-	return provider.Located{
+func instanceOf(name string, uid types.UID) provider.LocatedInstance {
+	return provider.LocatedInstance{
 		Instance:   provider.Instance{ProviderID: "sim:///" + name, State: provider.StateRunning, NodeName: name},
-		MachineUID: uid, Machine: name, Collected: true, Facts: []byte(`{}`),
+		MachineUID: uid, Machine: name, IsCollected: true, Facts: []byte(`{}`),
 	}
 }

@@ -20,9 +20,9 @@ import (
 
 // This file has the phase Committing, after which the migration cannot be aborted.
 
-// committing removes the tags by which the old system finds and deletes instances. It also removes the traces of the
+// runCommitting removes the tags by which the old system finds and deletes instances. It also removes the traces of the
 // old system on Nodes. Old objects may be deleted only after this phase.
-func (p *pass) committing(ctx context.Context) error {
+func (p *pass) runCommitting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
@@ -181,7 +181,7 @@ func removeTraces(node *corev1.Node, traces source.NodeTraces) bool {
 	before := size()
 	removeKeys(node.Labels, traces.Labels)
 	removeKeys(node.Annotations, traces.Annotations)
-	for mark, key := range traces.Marked {
+	for mark, key := range traces.MarkedAnnotations {
 		if hasKey(node.Annotations, mark) {
 			removeKeys(node.Annotations, []string{key, mark})
 		}

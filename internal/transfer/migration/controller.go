@@ -67,8 +67,8 @@ type Options struct {
 	// Control and Target are uncached clients of the two clusters. Target is nil if the migration has no target
 	// cluster.
 	Control, Target client.Client
-	// Fresh returns a client of the control cluster with its own connection.
-	Fresh func() (client.Client, error)
+	// NewClient returns a client of the control cluster with its own connection.
+	NewClient func() (client.Client, error)
 	// SystemNamespace contains the ConfigMaps that are parameters of the policies.
 	SystemNamespace string
 	// SharedNamespaces contain Secrets and ConfigMaps that old objects in all namespaces may use.
@@ -125,7 +125,7 @@ func (r *Reconciler) forget(uid types.UID) {
 
 // Reconcile performs the next step of a Migration.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	r.Metrics.lead()
+	r.Metrics.enable()
 	m := &v1beta1.Migration{}
 	if err := r.Control.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -137,12 +137,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	before := m.DeepCopy()
-	if r.restoreStatus(ctx, m) && m.Status.Phase.Ended() {
+	if r.restoreStatus(ctx, m) && m.Status.Phase.HasEnded() {
 		if err := r.Control.Status().Update(ctx, m); err != nil {
 			return reconcile.Result{}, fmt.Errorf("restore the status: %w", err)
 		}
 	}
-	if m.Status.Phase.Ended() {
+	if m.Status.Phase.HasEnded() {
 		r.rememberStatus(m, &m.Status)
 		return r.removeLateFence(ctx, m)
 	}
@@ -184,8 +184,8 @@ type pass struct {
 	requeueAfter time.Duration
 	troubles     []string
 	troubleCount int
-	// remaining describes why old objects still exist after the end of the migration.
-	remaining string
+	// remainingObjects describes why old objects still exist after the end of the migration.
+	remainingObjects string
 	// redactor knows all Secret values that this pass has read.
 	redactor redactor
 }
@@ -194,7 +194,7 @@ const maxTroubles = 20
 
 func (p *pass) addTrouble(format string, args ...any) {
 	if p.troubleCount++; len(p.troubles) < maxTroubles {
-		p.troubles = append(p.troubles, wording.Brief(p.redactor.inText(fmt.Sprintf(format, args...))))
+		p.troubles = append(p.troubles, wording.Shorten(p.redactor.inText(fmt.Sprintf(format, args...))))
 	}
 }
 
@@ -221,25 +221,25 @@ func (p *pass) run(ctx context.Context) error {
 	case "":
 		return p.enter(v1beta1.MigrationPlanning)
 	case v1beta1.MigrationPlanning:
-		return p.planning(ctx)
+		return p.runPlanning(ctx)
 	case v1beta1.MigrationFencing:
-		return p.fencing(ctx)
+		return p.runFencing(ctx)
 	case v1beta1.MigrationSettling:
-		return p.settling(ctx)
+		return p.runSettling(ctx)
 	case v1beta1.MigrationCopying:
-		return p.copying(ctx)
+		return p.runCopying(ctx)
 	case v1beta1.MigrationAdopting:
-		return p.adopting(ctx)
+		return p.runAdopting(ctx)
 	case v1beta1.MigrationAdopted:
-		return p.adopted(ctx)
+		return p.runAdopted(ctx)
 	case v1beta1.MigrationCommitting:
-		return p.committing(ctx)
+		return p.runCommitting(ctx)
 	case v1beta1.MigrationRemoving:
-		return p.removing(ctx)
+		return p.runRemoving(ctx)
 	case v1beta1.MigrationCleaning:
-		return p.cleaning(ctx)
+		return p.runCleaning(ctx)
 	case v1beta1.MigrationAborting:
-		return p.aborting(ctx)
+		return p.runAborting(ctx)
 	}
 	return nil
 }
@@ -260,7 +260,7 @@ func (p *pass) condition(kind string, is bool, reason, message string) {
 		status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&p.migration.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
-		Message: wording.Brief(p.redactor.inText(message)), ObservedGeneration: p.migration.Generation,
+		Message: wording.Shorten(p.redactor.inText(message)), ObservedGeneration: p.migration.Generation,
 		LastTransitionTime: metav1.NewTime(p.Clock.Now())})
 }
 
@@ -282,7 +282,7 @@ func (p *pass) report(err error) {
 		p.condition(v1beta1.ConditionAdopted, true, v1beta1.ReasonMigrated, "")
 		p.condition(v1beta1.ConditionCompleted, false, v1beta1.ReasonMigrating, "")
 	case v1beta1.MigrationCompleted:
-		p.condition(v1beta1.ConditionCompleted, true, v1beta1.ReasonMigrated, p.remaining)
+		p.condition(v1beta1.ConditionCompleted, true, v1beta1.ReasonMigrated, p.remainingObjects)
 		p.condition(v1beta1.ConditionFenced, false, v1beta1.ReasonFenceTakenDown, "")
 	case v1beta1.MigrationAborting, v1beta1.MigrationAborted:
 		p.condition(v1beta1.ConditionAdopted, false, v1beta1.ReasonAborted, "")

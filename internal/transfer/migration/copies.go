@@ -81,7 +81,7 @@ func (m *machine) newMachine(migration *v1beta1.Migration, set *v1beta1.MachineS
 	setLabel(made, v1beta1.LabelMigration, migration.Name)
 	annotate(made, v1beta1.AnnotationMigratedFrom, origin)
 	annotate(made, v1beta1.AnnotationPaused, "")
-	data, _ := json.Marshal(postponed{Annotations: m.Later, Delete: m.Machine.Deleting})
+	data, _ := json.Marshal(postponed{Annotations: m.LaterAnnotations, Delete: m.Machine.Deleting})
 	annotate(made, v1beta1.AnnotationAfterMigration, string(data))
 	return made
 }

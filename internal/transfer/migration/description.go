@@ -23,7 +23,7 @@ type description struct {
 
 type secretPart struct {
 	// path is the path of the reference in the old object. from is the Secret's name.
-	path, from string
+	path, secretName string
 	// specPath is the path of the value in the description. If the value belongs to the credentials, specPath is empty.
 	specPath []string
 	value    string
@@ -34,7 +34,7 @@ type secretPart struct {
 func (p *planner) describe(ctx context.Context, c *class) (complete bool, err error) {
 	d := description{spec: runtime.DeepCopyJSON(c.old.Spec), credentials: map[string][]byte{}}
 	complete = true
-	usable := func(problem *unusable, object, path string) bool {
+	usable := func(problem *unusableError, object, path string) bool {
 		if problem != nil {
 			p.blockf(problem.code, object, path, "%s", problem.message)
 			complete = false
@@ -47,7 +47,7 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 			return false, err
 		}
 		path := c.old.Path + "." + strings.Join(value.Path, ".")
-		if usable(problem, c.from, path) {
+		if usable(problem, c.firstObject, path) {
 			setPath(d.spec, value.Path, string(data))
 			d.addSecret(value, path, string(data))
 		}
@@ -58,7 +58,7 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 		if err != nil {
 			return false, err
 		}
-		if usable(problem, c.from, c.old.Path) {
+		if usable(problem, c.firstObject, c.old.Path) {
 			maps.Copy(d.credentials, data)
 			names = append(names, name.String())
 		}
@@ -75,7 +75,7 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 		}
 	}
 	if len(d.credentials) > 0 {
-		d.secrets = append(d.secrets, secretPart{path: c.old.Path, from: "Secret " + strings.Join(names, " or ")})
+		d.secrets = append(d.secrets, secretPart{path: c.old.Path, secretName: "Secret " + strings.Join(names, " or ")})
 	}
 	for _, part := range d.secrets {
 		p.redactor.add([]byte(part.value))
@@ -92,7 +92,7 @@ func (d *description) addSecret(value source.Value, path, data string) {
 		return
 	}
 	d.secrets = append(d.secrets, secretPart{path: path, specPath: value.Path, value: data,
-		from: fmt.Sprintf("key %s of Secret %s/%s", value.From.Key, value.From.Namespace, value.From.Name)})
+		secretName: fmt.Sprintf("key %s of Secret %s/%s", value.From.Key, value.From.Namespace, value.From.Name)})
 }
 
 func (d *description) withPart(part secretPart, change func(string) string) (map[string]any, map[string][]byte) {

@@ -240,7 +240,7 @@ func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, 
 	f.lastProbe = r.Clock.Now()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease,
 		Annotations: map[string]string{v1beta1.AnnotationFenceProbe: value}}}
-	api, err := r.Fresh()
+	api, err := r.NewClient()
 	if err != nil {
 		return "", fmt.Errorf("open a new connection for a probe: %w", err)
 	}

@@ -125,7 +125,7 @@ func (f findings) summary() []v1beta1.MigrationFinding {
 			break
 		}
 		lines = append(lines, v1beta1.MigrationFinding{Level: string(one.Level), Code: one.Code, Count: 1,
-			Message: wording.Brief(one.line())})
+			Message: wording.Shorten(one.line())})
 	}
 	return lines
 }

@@ -159,7 +159,7 @@ func (f *oldFleet) planner() *planner {
 	reader := fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(f.secrets...).Build()
 	return &planner{migration: f.migration, system: f.system, cloud: f.cloud, own: f.own, nodes: f.nodes,
 		redactor: &f.redactor, secrets: &secretReader{live: reader, source: f.migration.SourceNamespaceOrDefault(),
-			shared: []string{"cloud-init-settings"}, seen: map[string]content{}}}
+			sharedNamespaces: []string{"cloud-init-settings"}, seen: map[string]content{}}}
 }
 
 // visitObjects calls visit for each old object, in the same order as the migrator.

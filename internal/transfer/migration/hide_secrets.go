@@ -24,7 +24,7 @@ import (
 
 // hideSecrets sets c.shown, the class that users see before it is created. converted is the spec without the override.
 func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.MachineClassSpec, facts []byte) error {
-	c.shown = c.object
+	c.publishedClass = c.object
 	spec, err := decoded(c, c.object.Spec.ProviderSpec)
 	if err != nil {
 		return err
@@ -44,9 +44,9 @@ func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.
 			setPath(shown, path, redacted)
 			fields = append(fields, "providerSpec."+strings.Join(path, "."))
 		}
-		p.plan.findings.addf(provider.FindingLoss, CodeSecretInClass, c.from, part.path, "The value of %s comes from %s, and "+
+		p.plan.findings.addf(provider.FindingLoss, CodeSecretInClass, c.firstObject, part.path, "The value of %s comes from %s, and "+
 			"a class cannot refer to a Secret. Everyone who may read the class %s can read the value. Accept this loss, "+
-			"or set the field with spec.overrides.", strings.Join(fields[:min(len(fields), maxFields)], ", "), part.from, c.name)
+			"or set the field with spec.overrides.", strings.Join(fields[:min(len(fields), maxFields)], ", "), part.secretName, c.name)
 	}
 	if reflect.DeepEqual(spec, shown) {
 		return nil
@@ -55,8 +55,8 @@ func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.
 	if err != nil {
 		return fmt.Errorf("encode class %s: %w", c.name, err)
 	}
-	c.shown = c.object.DeepCopy()
-	c.shown.Spec.ProviderSpec.Raw = raw
+	c.publishedClass = c.object.DeepCopy()
+	c.publishedClass.Spec.ProviderSpec.Raw = raw
 	return nil
 }
 

@@ -76,11 +76,11 @@ func newJourney(t *testing.T) *journey {
 		return c
 	}
 	l.admin = newClient(env.Config())
-	config := env.As(migratorUser)
+	config := env.Impersonate(migratorUser)
 	control := newClient(config)
 	l.r = New(Options{Cloud: l.cloud, ClusterID: func() string { return "cluster" }, Control: control, Target: control,
-		Fresh: func() (client.Client, error) { return newClient(config), nil },
-		User:  func(context.Context) (string, error) { return migratorUser, nil }, Clock: l.clock,
+		NewClient: func() (client.Client, error) { return newClient(config), nil },
+		User:      func(context.Context) (string, error) { return migratorUser, nil }, Clock: l.clock,
 		SystemNamespace: manifests.Namespace,
 		Timing: Timing{Probes: 2, ProbeInterval: time.Second, LeaseMargin: time.Second, EmptyFor: 3 * time.Second,
 			FormerLeader: 4 * time.Second, Poll: time.Second, Replan: time.Second}})

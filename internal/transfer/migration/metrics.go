@@ -31,7 +31,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 		for i := range list.Items {
 			migration := &list.Items[i]
 			status := &migration.Status
-			if migration.Spec.Provider != provider || status.Phase == "" || status.Phase.Ended() {
+			if migration.Spec.Provider != provider || status.Phase == "" || status.Phase.HasEnded() {
 				continue
 			}
 			name := client.ObjectKeyFromObject(migration).String()
@@ -53,9 +53,9 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// lead must be called when this process becomes the leader, because only the leader exports these metrics.
-func (m *Metrics) lead() {
+// enable must be called when this process becomes the leader, because only the leader exports these metrics.
+func (m *Metrics) enable() {
 	if m != nil {
-		m.migrations.Lead()
+		m.migrations.StartExport()
 	}
 }

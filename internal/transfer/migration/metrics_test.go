@@ -33,8 +33,8 @@ func TestMetricsCountMigrationsThatHaveNotEnded(t *testing.T) {
 	if n := testutil.CollectAndCount(metrics.migrations); n != 0 {
 		t.Errorf("a process that waits for its election exports %d series", n)
 	}
-	metrics.lead()
-	(*Metrics)(nil).lead()
+	metrics.enable()
+	(*Metrics)(nil).enable()
 	if err := testutil.CollectAndCompare(metrics.migrations, strings.NewReader(`
 # HELP machinist_migration_machines Machines of a Migration (namespace/name) that has not ended, by state. total: machines of the old system that have an instance. copied: Machines that were created for these. adopted: Machines that have adopted their instance. old: machines of the old system that still exist.
 # TYPE machinist_migration_machines gauge

@@ -35,7 +35,7 @@ func mayFollow(current, previous v1beta1.MigrationPhase) bool {
 	case current == previous:
 		return true
 	case current == v1beta1.MigrationAborting:
-		return !previous.Ended() && !previous.Irrevocable()
+		return !previous.HasEnded() && !previous.Irrevocable()
 	case previous == v1beta1.MigrationAborting:
 		return current == v1beta1.MigrationAborted
 	}
@@ -43,14 +43,14 @@ func mayFollow(current, previous v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
-// Changed returns a predicate for updates of a Migration. The function selects changes of the spec, changes of the
+// MigrationChanged returns a predicate for updates of a Migration. The function selects changes of the spec, changes of the
 // phase, and, after the end of the migration, new finalizers. Another client can change the phase even after the end
 // of the migration. Before the end, each pass checks the finalizer, so the predicate ignores finalizers.
-func Changed() predicate.Predicate {
+func MigrationChanged() predicate.Predicate {
 	ours := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
 		is, alsoNow := e.ObjectNew.(*v1beta1.Migration)
-		return isMigration && alsoNow && (was.Status.Phase != is.Status.Phase || is.Status.Phase.Ended() &&
+		return isMigration && alsoNow && (was.Status.Phase != is.Status.Phase || is.Status.Phase.HasEnded() &&
 			len(is.Finalizers) > len(was.Finalizers))
 	}
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: ours})

@@ -23,8 +23,8 @@ type plan struct {
 	checks      []*v1beta1.MachineHealthCheck
 	findings    findings
 	hash        string
-	// old is the number of machines of the old system that the migration converts, with or without an instance.
-	old int
+	// oldMachines is the number of machines of the old system that the migration converts, with or without an instance.
+	oldMachines int
 }
 
 type deployment struct {
@@ -44,7 +44,7 @@ type set struct {
 
 type machine struct {
 	candidate
-	instance located
+	instance locatedInstance
 }
 
 type planner struct {
@@ -173,7 +173,7 @@ func (p *planner) class(old *source.Class, from string) *class {
 	if c, found := p.classes[name]; found {
 		return c
 	}
-	c := &class{name: name, old: old, from: from}
+	c := &class{name: name, old: old, firstObject: from}
 	p.classes[name] = c
 	p.plan.classes = append(p.plan.classes, c)
 	return c
@@ -207,9 +207,9 @@ func (p *planner) deployment(c conversion) {
 	made := &deployment{object: d}
 	p.plan.deployments = append(p.plan.deployments, made)
 	p.byOwner[c.old.GetUID()] = made
-	p.postpone(d, postponed{Annotations: c.Later, Replicas: d.Spec.Replicas})
-	if c.Check != nil {
-		p.check(c.Check, c)
+	p.postpone(d, postponed{Annotations: c.LaterAnnotations, Replicas: d.Spec.Replicas})
+	if c.HealthCheck != nil {
+		p.check(c.HealthCheck, c)
 	}
 }
 
@@ -240,9 +240,9 @@ func (p *planner) set(c conversion) {
 	made := &set{object: s, class: class, replicas: replicas}
 	p.plan.sets = append(p.plan.sets, made)
 	p.sets[c.old.GetUID()] = made
-	p.postpone(s, postponed{Annotations: c.Later, Replicas: s.Spec.Replicas})
-	if c.Check != nil {
-		p.check(c.Check, c)
+	p.postpone(s, postponed{Annotations: c.LaterAnnotations, Replicas: s.Spec.Replicas})
+	if c.HealthCheck != nil {
+		p.check(c.HealthCheck, c)
 	}
 }
 
@@ -267,7 +267,7 @@ func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet,
 	}
 	p.markFrom(made, c.old)
 	freeze(made)
-	p.postpone(made, postponed{Annotations: c.Later})
+	p.postpone(made, postponed{Annotations: c.LaterAnnotations})
 	s := &set{object: made, class: class, replicas: replicas}
 	d.sets = append(d.sets, s)
 	return s
@@ -281,7 +281,7 @@ func (p *planner) check(object client.Object, c conversion) {
 	}
 	check.Namespace = p.migration.Namespace
 	p.markFrom(check, c.old)
-	p.postpone(check, postponed{Annotations: c.Later, Remediation: check.Spec.Remediation.TypeOrDefault()})
+	p.postpone(check, postponed{Annotations: c.LaterAnnotations, Remediation: check.Spec.Remediation.TypeOrDefault()})
 	check.Spec.Remediation.Type = v1beta1.RemediationNone
 	p.plan.checks = append(p.plan.checks, check)
 }
@@ -312,7 +312,7 @@ func (p *planner) finish() {
 	for _, c := range p.plan.classes {
 		line := "class " + c.name
 		if c.object != nil {
-			line += " " + string(c.shown.Spec.ProviderSpec.Raw)
+			line += " " + string(c.publishedClass.Spec.ProviderSpec.Raw)
 		}
 		classes = append(classes, line)
 	}
@@ -329,7 +329,7 @@ func (p *planner) setReplicas(s *set) {
 
 func (p *planner) checkNames() {
 	taken := func(object client.Object) {
-		if other := p.own.find(object); other != nil && !p.own.created(other) {
+		if other := p.own.find(object); other != nil && !p.own.hasCreated(other) {
 			p.blockf(CodeNameTaken, kindOf(object)+"/"+object.GetName(), "", "Another object with this name exists in "+
 				"namespace %s. Delete or rename that object.", object.GetNamespace())
 		}
@@ -357,9 +357,9 @@ func (p *plan) manifests() []client.Object {
 	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.object })
 }
 
-// published returns the manifests without values of Secrets.
-func (p *plan) published() []client.Object {
-	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.shown })
+// publishedObjects returns the manifests without values of Secrets.
+func (p *plan) publishedObjects() []client.Object {
+	return p.manifestsWith(func(c *class) *v1beta1.MachineClass { return c.publishedClass })
 }
 
 func (p *plan) manifestsWith(object func(*class) *v1beta1.MachineClass) []client.Object {

@@ -19,7 +19,7 @@ type candidate struct {
 	object    *v1beta1.Machine // as converted, without the additions of its set
 	class     *class
 	set       *set // nil for a machine without a set
-	instances []located
+	instances []locatedInstance
 }
 
 // candidate returns an old machine with its set and class. ok is false if the machine cannot be copied.
@@ -28,7 +28,7 @@ func (p *planner) candidate(c conversion) (m candidate, ok bool) {
 	if !ok {
 		return m, false // The machine stays with the old system, or the conversion has reported a Blocker.
 	}
-	p.plan.old++
+	p.plan.oldMachines++
 	m = candidate{conversion: c, object: object}
 	if owner := c.Machine.Owner; owner != "" {
 		if m.set = p.sets[owner]; m.set == nil {
@@ -130,7 +130,7 @@ func (p *planner) reportUnnamed(taken map[string]string) {
 	}
 }
 
-func (p *planner) machine(m candidate, in located) {
+func (p *planner) machine(m candidate, in locatedInstance) {
 	switch {
 	case in.state == provider.StateTerminating:
 		p.blockf(CodeInFlight, m.displayName, "", "The instance %s of this machine is being deleted. Wait until it is "+
@@ -164,8 +164,8 @@ func (p *planner) machine(m candidate, in located) {
 	p.plan.machines = append(p.plan.machines, &machine{candidate: m, instance: in})
 }
 
-// located holds the facts that the plan needs about an instance of the old system.
-type located struct {
+// locatedInstance holds the facts that the plan needs about an instance of the old system.
+type locatedInstance struct {
 	ProviderID string
 	Collected  bool
 	// notAdoptable is why the provider cannot adopt the instance, or "".
@@ -176,15 +176,15 @@ type located struct {
 
 // locatedIndex finds instances of one class by the UID, name or provider ID of their machine.
 type locatedIndex struct {
-	byUID, byName map[string][]located
-	byID          map[string]located
+	byUID, byName map[string][]locatedInstance
+	byID          map[string]locatedInstance
 }
 
-func indexOf(all []provider.Located) locatedIndex {
-	index := locatedIndex{byUID: map[string][]located{}, byName: map[string][]located{}, byID: map[string]located{}}
+func indexOf(all []provider.LocatedInstance) locatedIndex {
+	index := locatedIndex{byUID: map[string][]locatedInstance{}, byName: map[string][]locatedInstance{}, byID: map[string]locatedInstance{}}
 	for i := range all {
 		found := &all[i]
-		in := located{ProviderID: found.Instance.ProviderID, Collected: found.Collected, state: found.Instance.State,
+		in := locatedInstance{ProviderID: found.Instance.ProviderID, Collected: found.IsCollected, state: found.Instance.State,
 			notAdoptable: found.NotAdoptable, facts: found.Facts}
 		index.byID[in.ProviderID] = in
 		switch {
@@ -199,17 +199,17 @@ func indexOf(all []provider.Located) locatedIndex {
 
 // instancesOf returns the instances of a machine: by the UID in a tag, else by the provider ID in the old object, else
 // by the name.
-func (x locatedIndex) instancesOf(m *candidate) []located {
+func (x locatedIndex) instancesOf(m *candidate) []locatedInstance {
 	if found := x.byUID[string(m.old.GetUID())]; len(found) > 0 {
 		return found
 	}
 	if in, found := x.byID[m.Machine.ProviderID]; found {
-		return []located{in}
+		return []locatedInstance{in}
 	}
 	return x.byName[m.old.GetName()]
 }
 
-func idsOf(all []located) string {
+func idsOf(all []locatedInstance) string {
 	var ids []string
 	for _, in := range all {
 		ids = append(ids, in.ProviderID)

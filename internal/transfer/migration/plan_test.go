@@ -157,8 +157,8 @@ func TestFindingsOfMachine(t *testing.T) {
 			if len(made.machines) != c.made {
 				t.Errorf("%d Machines are planned", len(made.machines))
 			}
-			if made.old != 1 {
-				t.Errorf("%d old machines are in scope, expected 1", made.old)
+			if made.oldMachines != 1 {
+				t.Errorf("%d old machines are in scope, expected 1", made.oldMachines)
 			}
 		})
 	}
@@ -181,12 +181,12 @@ func TestSecondMachineWithTheSameInstanceIsBlocker(t *testing.T) {
 func TestInstancesAreFoundByUIDThenProviderIDThenName(t *testing.T) {
 	uid, byID, byName := instanceOf("by-uid", ""), instanceOf("by-id", ""), instanceOf(oldMachine, "")
 	for name, c := range map[string]struct {
-		located []provider.Located
+		located []provider.LocatedInstance
 		want    string
 	}{
-		"all three": {[]provider.Located{byName, byID, uid}, "sim:///by-uid"},
-		"no tag":    {[]provider.Located{byName, byID}, "sim:///by-id"},
-		"a name":    {[]provider.Located{byName}, "sim:///" + oldMachine},
+		"all three": {[]provider.LocatedInstance{byName, byID, uid}, "sim:///by-uid"},
+		"no tag":    {[]provider.LocatedInstance{byName, byID}, "sim:///by-id"},
+		"a name":    {[]provider.LocatedInstance{byName}, "sim:///" + oldMachine},
 	} {
 		f := healthy(t)
 		old := f.named("Machine", oldMachine)

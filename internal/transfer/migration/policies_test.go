@@ -31,7 +31,7 @@ const migratorUser = "machinist-migrator-sim"
 
 func clientOf(t testing.TB, user string) client.Client {
 	t.Helper()
-	return clientFor(t, env.As(user))
+	return clientFor(t, env.Impersonate(user))
 }
 
 func clientFor(t testing.TB, config *rest.Config) client.Client {

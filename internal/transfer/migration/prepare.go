@@ -42,7 +42,7 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	}
 	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, own: own, nodes: all,
 		redactor: &p.redactor, secrets: &secretReader{live: p.Control, source: m.SourceNamespaceOrDefault(),
-			shared: p.SharedNamespaces, seen: map[string]content{}}}
+			sharedNamespaces: p.SharedNamespaces, seen: map[string]content{}}}
 	plan, err := planner.build(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {
 		return eachOld(ctx, p.Control, p.system, m.SourceNamespaceOrDefault(), false, visit)
 	})
@@ -55,14 +55,14 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	}
 	hooks.report(&plan.findings)
 	plan.findings.redact(&p.redactor)
-	m.Status.Machines = v1beta1.MigrationCounts{Total: int32(len(plan.machines)), Old: int32(plan.old),
+	m.Status.Machines = v1beta1.MigrationCounts{Total: int32(len(plan.machines)), Old: int32(plan.oldMachines),
 		Copied: int32(len(own.migratedMachines())), Adopted: countAdopted(own, all)}
 	return plan, own, all, nil
 }
 
-// agreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this plan.
+// isAgreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this plan.
 // If the migration may not start, the condition Planned gets the reasons.
-func (p *pass) agreed(plan *plan) bool {
+func (p *pass) isAgreed(plan *plan) bool {
 	blocking := plan.findings.obstacles(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
 		blocking = append(blocking, fmt.Sprintf("spec.planHash is %s, but the plan is now %s: read the plan again", agreed,
@@ -77,7 +77,7 @@ func (p *pass) agreed(plan *plan) bool {
 	return true
 }
 
-func (p *pass) planning(ctx context.Context) error {
+func (p *pass) runPlanning(ctx context.Context) error {
 	m := p.migration
 	p.requeueAfter = p.Timing.Replan
 	plan, own, _, err := p.makePlan(ctx)
@@ -98,7 +98,7 @@ func (p *pass) planning(ctx context.Context) error {
 		return err
 	}
 	m.Status.PlanHash, m.Status.Findings = plan.hash, plan.findings.summary()
-	if !p.agreed(plan) || m.Spec.Stage == v1beta1.MigrationPlan {
+	if !p.isAgreed(plan) || m.Spec.Stage == v1beta1.MigrationPlan {
 		return nil
 	}
 	if err := p.ensureFinalizer(ctx); err != nil {
@@ -120,7 +120,7 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 		other := &all.Items[i]
 		same := other.Spec.Source == m.Spec.Source &&
 			(wide || other.SourceNamespaceOrDefault() == m.SourceNamespaceOrDefault())
-		if other.UID == m.UID || other.Status.Phase.Ended() || m.CreationTimestamp.Before(&other.CreationTimestamp) ||
+		if other.UID == m.UID || other.Status.Phase.HasEnded() || m.CreationTimestamp.Before(&other.CreationTimestamp) ||
 			m.CreationTimestamp.Equal(&other.CreationTimestamp) && m.UID < other.UID {
 			continue
 		}
@@ -165,7 +165,7 @@ func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects
 			case apierrors.IsNotFound(err):
 			case err != nil:
 				return fmt.Errorf("read Secret %s: %w", secret.Name, err)
-			case !own.created(other):
+			case !own.hasCreated(other):
 				plan.findings.addf(provider.FindingBlocker, CodeNameTaken, "Secret/"+secret.Name, "",
 					"Another Secret with this name exists in namespace %s. Delete or rename that Secret.", secret.Namespace)
 			}
@@ -198,7 +198,7 @@ const chunkBytes = 600 << 10
 func (p *pass) publish(ctx context.Context, plan *plan) error {
 	m := p.migration
 	var manifests strings.Builder
-	for _, object := range plan.published() {
+	for _, object := range plan.publishedObjects() {
 		data, err := completedYAML(object)
 		if err != nil {
 			return fmt.Errorf("encode %s %s: %w", kindOf(object), object.GetName(), err)
@@ -279,17 +279,17 @@ func chunksOf(text, separator string) []string {
 	return chunks
 }
 
-func (p *pass) fencing(ctx context.Context) error {
+func (p *pass) runFencing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// settling performs a pass of the phase Settling. The method waits until the cloud shows the effects of all requests
+// runSettling performs a pass of the phase Settling. The method waits until the cloud shows the effects of all requests
 // of the old controllers. Then the method computes the plan again, and continues only if the user has agreed to this
 // plan.
-func (p *pass) settling(ctx context.Context) error {
+func (p *pass) runSettling(ctx context.Context) error {
 	fenced, err := p.ensureFenced(ctx, fenceScope{})
 	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {
 		return err
@@ -299,7 +299,7 @@ func (p *pass) settling(ctx context.Context) error {
 		return err
 	}
 	p.migration.Status.PlanHash, p.migration.Status.Findings = plan.hash, plan.findings.summary()
-	if !p.agreed(plan) {
+	if !p.isAgreed(plan) {
 		p.addTrouble("The plan has changed since you agreed to it: undo what changed, or abort this migration and create " +
 			"another one")
 		return nil

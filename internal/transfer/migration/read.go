@@ -150,9 +150,9 @@ func byName[T any, P interface {
 	}
 }
 
-// created reports whether the Migration created the object. The label alone is no proof, because another client may
+// hasCreated reports whether the Migration created the object. The label alone is no proof, because another client may
 // have set it. An abort must not delete such an object.
-func (o *ownObjects) created(object client.Object) bool {
+func (o *ownObjects) hasCreated(object client.Object) bool {
 	return object.GetLabels()[v1beta1.LabelMigration] == o.migration &&
 		hasKey(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)
 }
@@ -188,7 +188,7 @@ func (o *ownObjects) migratedMachines() []*v1beta1.Machine { return createdOf(o,
 func createdOf[P client.Object](o *ownObjects, index map[string]P) []P {
 	var all []P
 	for _, name := range slices.Sorted(maps.Keys(index)) {
-		if o.created(index[name]) {
+		if o.hasCreated(index[name]) {
 			all = append(all, index[name])
 		}
 	}

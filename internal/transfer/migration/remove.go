@@ -15,11 +15,11 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// removing first deletes webhooks that could refuse the deletions. Then the method removes the finalizers and owner
+// runRemoving first deletes webhooks that could refuse the deletions. Then the method removes the finalizers and owner
 // references of all old objects, and deletes these objects. Without owner references, the deletion of an object does
 // not delete other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old
 // controller could find the object that is being deleted, and delete its instance.
-func (p *pass) removing(ctx context.Context) error {
+func (p *pass) runRemoving(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
 	}
@@ -108,7 +108,7 @@ func (p *pass) objectsToRemove(ctx context.Context) (map[source.Role][]*unstruct
 	err := eachOld(ctx, p.Control, p.system, p.migration.SourceNamespaceOrDefault(), true,
 		func(role source.Role, object *unstructured.Unstructured) {
 			if role != source.RoleClass { // A class is not converted to an object.
-				if c := p.system.Convert(role, object, nil); c.Object == nil && !c.Blocked() {
+				if c := p.system.Convert(role, object, nil); c.Object == nil && !c.HasBlocker() {
 					someStay = true
 					return
 				}

@@ -61,7 +61,7 @@ func TestSecretsOfOtherNamespacesNeedConsent(t *testing.T) {
 			[]string{"Secret old/missing does not exist."}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &secretReader{live: live, source: "old", shared: []string{"shared"}, seen: map[string]content{}}
+			r := &secretReader{live: live, source: "old", sharedNamespaces: []string{"shared"}, seen: map[string]content{}}
 			for range 2 { // The second read gets its result from memory.
 				got, problem, err := r.entries(context.Background(), c.kind, key(c.namespace, c.object))
 				switch {
@@ -135,7 +135,7 @@ func TestPlanHidesValuesOfSecrets(t *testing.T) {
 	if spec := string(plan.classes[0].object.Spec.ProviderSpec.Raw); !strings.Contains(spec, value) {
 		t.Errorf("the class is created with the providerSpec %s, want the value of the Secret in it", spec)
 	}
-	published := manifest(t, plan.published()) + plan.findings.text()
+	published := manifest(t, plan.publishedObjects()) + plan.findings.text()
 	if strings.Contains(published, value) || !strings.Contains(published, "region: '"+redacted+"'") {
 		t.Errorf("the published plan is\n%s\nwant %s instead of the value of the Secret", published, redacted)
 	}
@@ -153,7 +153,7 @@ func TestOverrideReplacesValueOfSecret(t *testing.T) {
 	if losses := plan.findings.withCode(CodeSecretInClass); len(losses) > 0 {
 		t.Errorf("got losses %v for a class that contains no value of a Secret", losses)
 	}
-	if published := manifest(t, plan.published()); !strings.Contains(published, "region: westeurope") {
+	if published := manifest(t, plan.publishedObjects()); !strings.Contains(published, "region: westeurope") {
 		t.Errorf("the published plan is\n%s\nwant the region of the override", published)
 	}
 }
@@ -171,7 +171,7 @@ func TestPlanShowsWhatIsNotSecret(t *testing.T) {
 	if losses := plan.findings.withCode(CodeSecretInClass); len(losses) > 0 {
 		t.Errorf("got losses %v for a value of a ConfigMap", losses)
 	}
-	if published := manifest(t, plan.published()); !strings.Contains(published, "region: westeurope") {
+	if published := manifest(t, plan.publishedObjects()); !strings.Contains(published, "region: westeurope") {
 		t.Errorf("the published plan is\n%s\nwant the region of the ConfigMap", published)
 	}
 	healthy, _ := gardener(t)
@@ -198,16 +198,16 @@ func TestPlanHidesWhatDependsOnSecrets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _ := gardener(t)
-			f.cloud.imported = func(req provider.ImportRequest) (provider.Imported, error) {
+			f.cloud.imported = func(req provider.ImportRequest) (provider.ImportedSpec, error) {
 				id, _ := req.Legacy.Credentials.Get("clientID")
-				return provider.Imported{Spec: []byte(imported(string(id.Reveal())))}, nil
+				return provider.ImportedSpec{Spec: []byte(imported(string(id.Reveal())))}, nil
 			}
 			plan := f.plan()
 			if len(plan.findings.withCode(CodeSecretInClass)) == 0 {
 				t.Errorf("got no loss %s:\n%s", CodeSecretInClass, plan.findings.text())
 			}
 			class := plan.classes[0]
-			shown, actual := string(class.shown.Spec.ProviderSpec.Raw), string(class.object.Spec.ProviderSpec.Raw)
+			shown, actual := string(class.publishedClass.Spec.ProviderSpec.Raw), string(class.object.Spec.ProviderSpec.Raw)
 			if shown == actual || strings.Count(shown, redacted) != 1 || !strings.Contains(shown, `"1"`) ||
 				strings.Contains(shown, "clientID") {
 				t.Errorf("the plan shows %s instead of %s, want only what depends on the Secret to be redacted", shown, actual)

@@ -42,20 +42,20 @@ type clusters struct {
 	writes, killAt int
 	killed         bool
 	// If idle is set, the processes do nothing. onList is called at each list request of the move.
-	idle   bool
-	onList func()
-	// size is the number of machines. The field exempt is the name of a machine whose pause the test ends.
-	size    int
-	exempt  string
-	until   time.Time
-	reports []string
+	processesIdle bool
+	onList        func()
+	// machineCount is the number of machines. The field exempt is the name of a machine whose pause the test ends.
+	machineCount int
+	exempt       string
+	until        time.Time
+	reports      []string
 }
 
 func newClusters(t testing.TB) *clusters {
 	t.Helper()
-	return &clusters{TB: t, source: inmemory.Client(), destination: inmemory.Another(), namespace: env.Namespace(t),
-		size:  3,
-		until: time.Now().Add(time.Hour)}
+	return &clusters{TB: t, source: inmemory.Client(), destination: inmemory.NewCluster(), namespace: env.Namespace(t),
+		machineCount: 3,
+		until:        time.Now().Add(time.Hour)}
 }
 
 func (c *clusters) must(err error) {
@@ -137,8 +137,8 @@ func (c *clusters) move(deployments ...string) error {
 
 func (c *clusters) prepared(deployments ...string) *Move {
 	return &Move{
-		Source: c.intercepted(c.source), Destination: c.intercepted(c.destination), From: sourceID, To: destinationID,
-		Namespace: c.namespace, Deployments: deployments, Until: c.until, Interval: time.Millisecond,
+		Source: c.intercepted(c.source), Destination: c.intercepted(c.destination), SourceID: sourceID, DestinationID: destinationID,
+		Namespace: c.namespace, Deployments: deployments, PermissionEnd: c.until, Interval: time.Millisecond,
 		Report: func(sentence string) { c.reports = append(c.reports, sentence) },
 	}
 }
@@ -189,7 +189,7 @@ func (c *clusters) intercepted(cluster client.WithWatch) client.Client {
 // A call of processes simulates one pass of the managers and providers of both clusters.
 func (c *clusters) processes() {
 	c.Helper()
-	if c.idle {
+	if c.processesIdle {
 		return
 	}
 	for _, m := range c.machines(c.source) {
@@ -267,7 +267,7 @@ func (c *clusters) checkInvariants() {
 	here := map[string]bool{}
 	for _, m := range c.machines(c.source) {
 		here[m.Name] = true
-		paused := machinestate.Paused(&m) && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused)
+		paused := machinestate.IsPaused(&m) && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPaused)
 		if there[m.Name] != nil && !paused && m.Name != c.exempt {
 			c.Errorf("machine %s is in the destination, but not paused in the source", m.Name)
 		}
@@ -275,15 +275,15 @@ func (c *clusters) checkInvariants() {
 			c.Errorf("machine %s is being deleted from the source, but the destination has not adopted its instance", m.Name)
 		}
 	}
-	for _, name := range []string{"web-1-a", "web-1-b", "alone"}[:c.size] {
+	for _, name := range []string{"web-1-a", "web-1-b", "alone"}[:c.machineCount] {
 		if copied := there[name]; !here[name] && (copied == nil || copied.Status.Instance == nil) {
 			c.Errorf("machine %s is gone from the source, but the destination has not adopted its instance", name)
 		}
 	}
 	sets := &v1beta1.MachineSetList{}
 	c.must(c.destination.List(c.Context(), sets, client.InNamespace(c.namespace)))
-	if len(sets.Items) > 0 && taken < c.size {
-		c.Errorf("the destination has a set and %d of %d instances, so it would replace the others", taken, c.size)
+	if len(sets.Items) > 0 && taken < c.machineCount {
+		c.Errorf("the destination has a set and %d of %d instances, so it would replace the others", taken, c.machineCount)
 	}
 }
 

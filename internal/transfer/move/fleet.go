@@ -35,8 +35,8 @@ func nameOf(o *object) string {
 
 func destinationOf(o *object) string { return o.GetAnnotations()[movingTo] }
 
-// moved reports whether the destination has adopted the instance of a Machine.
-func moved(o *object) bool { return o.GetAnnotations()[movedTo] != "" }
+// isMoved reports whether the destination has adopted the instance of a Machine.
+func isMoved(o *object) bool { return o.GetAnnotations()[movedTo] != "" }
 
 func mark(o *object, annotation, value string) {
 	annotations := o.GetAnnotations()
@@ -58,9 +58,9 @@ func machineOf(o *object) (*v1beta1.Machine, error) {
 type fleet struct {
 	// objects are in the order in which the destination creates them.
 	objects []*object
-	// shared has the keys of the objects that also stay in the source, because other objects in the source need these
+	// sharedKeys has the keys of the objects that also stay in the source, because other objects in the source need these
 	// objects.
-	shared map[key]bool
+	sharedKeys map[key]bool
 }
 
 func (f *fleet) ofKinds(kinds ...string) (some []*object) {
@@ -82,7 +82,7 @@ func (m *Move) gather(ctx context.Context) (*fleet, error) {
 	if len(m.Deployments) == 0 {
 		return &fleet{objects: all}, nil
 	}
-	f := selectDeployments(all, m.Deployments, m.To)
+	f := selectDeployments(all, m.Deployments, m.DestinationID)
 	for _, name := range m.Deployments {
 		if err := m.checkExists(ctx, f, name); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (m *Move) checkExists(ctx context.Context, f *fleet, name string) error {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return atDestination("read machinedeployment %s: %w", name, err)
-	case existing.Annotations[movedFrom] == m.From:
+	case existing.Annotations[movedFrom] == m.SourceID:
 		return nil
 	}
 	return fmt.Errorf("machinedeployment %q not found in namespace %q of the source", name, m.Namespace)
@@ -170,14 +170,14 @@ func selectDeployments(all []*object, deployments []string, to string) *fleet {
 			}
 		}
 	}
-	f := &fleet{shared: map[key]bool{}}
+	f := &fleet{sharedKeys: map[key]bool{}}
 	for _, o := range all {
 		if o.GetKind() == "Secret" && destinationOf(o) == to {
 			take(o)
 		}
 		if chosen[keyOf(o)] {
 			f.objects = append(f.objects, o)
-			f.shared[keyOf(o)] = needed[keyOf(o)]
+			f.sharedKeys[keyOf(o)] = needed[keyOf(o)]
 		}
 	}
 	return f

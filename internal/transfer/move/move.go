@@ -33,15 +33,15 @@ import (
 type Move struct {
 	// Source and Destination are uncached clients of the two control clusters.
 	Source, Destination client.Client
-	// From and To are the cluster IDs in the tags of the instances before and after the move.
-	From, To string
+	// SourceID and DestinationID are the cluster IDs in the tags of the instances before and after the move.
+	SourceID, DestinationID string
 	// Namespace is the namespace to move. Empty means all namespaces.
 	Namespace string
 	// Deployments are names of MachineDeployments in Namespace, which are moved with all objects that belong to them.
 	// Empty means all objects.
 	Deployments []string
-	// Until holds the time at which the permission to adopt instances of the source ends, by the destination's clock.
-	Until time.Time
+	// PermissionEnd holds the time at which the permission to adopt instances of the source ends, by the destination's clock.
+	PermissionEnd time.Time
 	// Interval is the time between two checks while the move waits. The default is one second.
 	Interval time.Duration
 	// Report is called with a sentence at each step, and when the move waits for something else.
@@ -50,9 +50,9 @@ type Move struct {
 
 // Plan returns what the move would do, or why it is impossible. Plan changes nothing.
 func (m *Move) Plan(ctx context.Context) (Plan, error) {
-	if m.From == m.To {
+	if m.SourceID == m.DestinationID {
 		return Plan{}, fmt.Errorf("both clusters have the cluster ID %s: each would treat the other's instances as its "+
-			"own", m.From)
+			"own", m.SourceID)
 	}
 	f, err := m.gather(ctx)
 	if err != nil {
@@ -189,17 +189,17 @@ func (m *Move) createKinds(ctx context.Context, kinds ...string) error {
 		case "Machine", "MachineSet", "MachineDeployment":
 			// Skip an object that was created after the move began, because the source still acts on it. Skip a moved
 			// Machine.
-			return destinationOf(o) != m.To || moved(o)
+			return destinationOf(o) != m.DestinationID || isMoved(o)
 		}
 		return false
 	}))
-	made.ClusterID = m.From
+	made.ClusterID = m.SourceID
 	for _, object := range made.Objects {
-		mark(object, movedFrom, m.From)
+		mark(object, movedFrom, m.SourceID)
 	}
 	var conflicts []string
-	if err := made.Restore(ctx, m.Destination, m.Until, func(o *object, outcome backup.Outcome) {
-		if outcome == backup.Conflict {
+	if err := made.Restore(ctx, m.Destination, m.PermissionEnd, func(o *object, outcome backup.Outcome) {
+		if outcome == backup.OutcomeConflict {
 			conflicts = append(conflicts, nameOf(o))
 		}
 	}); err != nil {
@@ -237,8 +237,8 @@ type Plan struct {
 	// but also stay in the source, because other objects in the source need these objects.
 	Moved  map[string]int
 	Shared []string
-	// Waiting names the machines for which the move would wait, with the reasons.
-	Waiting []string
+	// WaitingMachines names the machines for which the move would wait, with the reasons.
+	WaitingMachines []string
 	// Problems are the reasons why the move is impossible.
 	Problems []string
 }
@@ -246,7 +246,7 @@ type Plan struct {
 func planOf(f *fleet, problems []string) Plan {
 	p := Plan{Moved: map[string]int{}, Problems: problems}
 	for _, o := range f.objects {
-		if f.shared[keyOf(o)] {
+		if f.sharedKeys[keyOf(o)] {
 			p.Shared = append(p.Shared, nameOf(o))
 			continue
 		}
@@ -257,8 +257,8 @@ func planOf(f *fleet, problems []string) Plan {
 		machine, err := machineOf(o)
 		if err != nil {
 			p.Problems = append(p.Problems, err.Error())
-		} else if why := unfinished(machine); why != "" {
-			p.Waiting = append(p.Waiting, why)
+		} else if why := unfinishedReason(machine); why != "" {
+			p.WaitingMachines = append(p.WaitingMachines, why)
 		}
 	}
 	return p

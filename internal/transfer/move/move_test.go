@@ -77,7 +77,7 @@ func TestProblemsAreReportedBeforeAnythingIsChanged(t *testing.T) {
 			c.createInDestination(d)
 		}, "the destination has another MachineDeployment"},
 		"same cluster":    {func(_ *clusters, m *Move) { m.Destination = m.Source }, "are the same cluster"},
-		"same cluster ID": {func(_ *clusters, m *Move) { m.To = m.From }, "both clusters have the cluster ID"},
+		"same cluster ID": {func(_ *clusters, m *Move) { m.DestinationID = m.SourceID }, "both clusters have the cluster ID"},
 		"a deployment that does not exist": {func(_ *clusters, m *Move) { m.Deployments = []string{"web", "wbe"} },
 			`machinedeployment "wbe" not found`},
 	} {
@@ -128,7 +128,7 @@ func TestNothingIsCreatedBeforeTheSourceIsStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newClusters(t)
 			c.fleet()
-			c.idle = true
+			c.processesIdle = true
 			m := c.prepared()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -171,7 +171,7 @@ func TestMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 		m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
 		return m
 	}
-	if why := unfinished(running()); why != "" {
+	if why := unfinishedReason(running()); why != "" {
 		t.Errorf("a running machine counts as unfinished: %s", why)
 	}
 	for name, change := range map[string]func(*v1beta1.Machine){
@@ -184,13 +184,13 @@ func TestMachineWithWorkUnderWayIsNotPaused(t *testing.T) {
 	} {
 		m := running()
 		change(m)
-		if why := unfinished(m); !strings.Contains(why, name) {
+		if why := unfinishedReason(m); !strings.Contains(why, name) {
 			t.Errorf("got %q, expected %q", why, name)
 		}
 	}
 	updating := running()
 	setCondition(&updating.Status.Conditions, v1beta1.ConditionUpToDate, false)
-	if why := unfinished(updating); !strings.Contains(why, "is not up to date") {
+	if why := unfinishedReason(updating); !strings.Contains(why, "is not up to date") {
 		t.Errorf("a machine that is being updated: %q", why)
 	}
 }
@@ -235,7 +235,7 @@ func TestEndedPauseStopsTheMove(t *testing.T) {
 			if machine.Name == "alone" {
 				before := machine.DeepCopy()
 				delete(machine.Annotations, v1beta1.AnnotationPaused)
-				c.idle, c.exempt = true, "alone"
+				c.processesIdle, c.exempt = true, "alone"
 				c.must(c.source.Patch(t.Context(), &machine, client.MergeFrom(before)))
 			}
 		}
@@ -255,7 +255,7 @@ func TestEndedPauseStopsTheMove(t *testing.T) {
 func TestDeploymentIsMovedWithObjectsThatBelongToIt(t *testing.T) {
 	c := newClusters(t)
 	c.fleet()
-	c.size = 2
+	c.machineCount = 2
 	c.must(c.move("web"))
 	if n := len(c.machines(c.destination)); n != 2 {
 		t.Errorf("%d machines are in the destination, expected the 2 of the deployment", n)

@@ -15,7 +15,7 @@ import (
 
 func (m *Move) problems(ctx context.Context, f *fleet) (problems []string, err error) {
 	for _, o := range f.objects {
-		if to := destinationOf(o); to != "" && to != m.To {
+		if to := destinationOf(o); to != "" && to != m.DestinationID {
 			problems = append(problems, fmt.Sprintf("%s is being moved to cluster %s", nameOf(o), to))
 			continue
 		}
@@ -29,7 +29,7 @@ func (m *Move) problems(ctx context.Context, f *fleet) (problems []string, err e
 		case machine.Spec.ClassRef == nil:
 			problems = append(problems, fmt.Sprintf("%s has no class, and only a class can permit the adoption of its "+
 				"instance", nameOf(o)))
-		case machinestate.Paused(machine):
+		case machinestate.IsPaused(machine):
 			problems = append(problems, fmt.Sprintf("%s is paused, so its instance would not be adopted: remove the "+
 				"annotation %s", nameOf(o), pausedBy(machine)))
 		}
@@ -84,7 +84,7 @@ func (m *Move) collision(o, existing *object) string {
 		return ""
 	case existing.GetUID() == o.GetUID():
 		return "source and destination are the same cluster"
-	case existing.GetAnnotations()[movedFrom] == m.From:
+	case existing.GetAnnotations()[movedFrom] == m.SourceID:
 		return "" // An earlier run created the existing object.
 	}
 	switch o.GetKind() {

@@ -36,11 +36,11 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if !moved(o) {
-			if destinationOf(o) != m.To {
+		if !isMoved(o) {
+			if destinationOf(o) != m.DestinationID {
 				continue // This Machine was created after the move began. Another run moves this Machine.
 			}
-			if !machinestate.Paused(machine) {
+			if !machinestate.IsPaused(machine) {
 				return nil, resumedError(o)
 			}
 			why, err := waitForAdoption(machine, existing[client.ObjectKeyFromObject(o)])
@@ -51,7 +51,7 @@ func (m *Move) handOverOnce(ctx context.Context) (waiting []string, err error) {
 				waiting = append(waiting, why)
 				continue
 			}
-			if err := m.patchSource(ctx, o, func(o *object) { mark(o, movedTo, m.To) }); err != nil {
+			if err := m.patchSource(ctx, o, func(o *object) { mark(o, movedTo, m.DestinationID) }); err != nil {
 				return nil, err
 			}
 		}
@@ -81,7 +81,7 @@ func waitForAdoption(source, copied *v1beta1.Machine) (string, error) {
 			"repeat the command to create the Machine again, or delete it from the source", name)
 	case copied.Spec.ProviderID != source.Spec.ProviderID:
 		return "", fmt.Errorf("machine %s has different instances in the source and in the destination", name)
-	case copied.Status.Instance == nil || copied.Adopting():
+	case copied.Status.Instance == nil || copied.IsAdopting():
 		return fmt.Sprintf("the destination to adopt the instance of Machine %s (%s)", name,
 			messageOf(copied, v1beta1.ConditionLaunched)), nil
 	case source.Status.NodeRef != nil && copied.Status.NodeRef == nil:
@@ -120,7 +120,7 @@ func (m *Move) deleteKind(ctx context.Context, kind string) (waiting []string, e
 		return nil, err
 	}
 	for _, o := range f.ofKinds(kind) {
-		if f.shared[keyOf(o)] || destinationOf(o) != m.To {
+		if f.sharedKeys[keyOf(o)] || destinationOf(o) != m.DestinationID {
 			continue
 		}
 		if o.GetDeletionTimestamp() == nil {
@@ -141,14 +141,14 @@ func (m *Move) removeFinalizers(ctx context.Context) (waiting []string, err erro
 		return nil, err
 	}
 	for _, o := range f.ofKinds("Machine") {
-		if !moved(o) || o.GetDeletionTimestamp() == nil {
+		if !isMoved(o) || o.GetDeletionTimestamp() == nil {
 			continue
 		}
 		machine, err := machineOf(o)
 		if err != nil {
 			return nil, err
 		}
-		if !machinestate.Paused(machine) {
+		if !machinestate.IsPaused(machine) {
 			return nil, resumedError(o)
 		}
 		left := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == v1beta1.MachineFinalizer })
@@ -171,7 +171,7 @@ func (m *Move) revokePermission(ctx context.Context) error {
 		return atDestination("%w", err)
 	}
 	for _, o := range all {
-		if o.GetKind() != "MachineClass" || o.GetAnnotations()[v1beta1.AnnotationAdoptFromCluster] != m.From {
+		if o.GetKind() != "MachineClass" || o.GetAnnotations()[v1beta1.AnnotationAdoptFromCluster] != m.SourceID {
 			continue
 		}
 		changed := o.DeepCopy()

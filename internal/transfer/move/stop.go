@@ -31,13 +31,13 @@ func (m *Move) freezeAll(ctx context.Context) (waiting []string, err error) {
 		return nil, err
 	}
 	for _, o := range f.objects {
-		if f.shared[keyOf(o)] || o.GetDeletionTimestamp() != nil {
+		if f.sharedKeys[keyOf(o)] || o.GetDeletionTimestamp() != nil {
 			continue
 		}
 		switch o.GetKind() {
 		case "Machine":
 		case "MachineSet", "MachineDeployment":
-			if destinationOf(o) != m.To {
+			if destinationOf(o) != m.DestinationID {
 				if err := m.patchSource(ctx, o, m.markFrozen); err != nil {
 					return nil, err
 				}
@@ -47,8 +47,8 @@ func (m *Move) freezeAll(ctx context.Context) (waiting []string, err error) {
 					"(condition Frozen)", nameOf(o)))
 			}
 		default:
-			if destinationOf(o) != m.To {
-				if err := m.patchSource(ctx, o, func(o *object) { mark(o, movingTo, m.To) }); err != nil {
+			if destinationOf(o) != m.DestinationID {
+				if err := m.patchSource(ctx, o, func(o *object) { mark(o, movingTo, m.DestinationID) }); err != nil {
 					return nil, err
 				}
 			}
@@ -61,7 +61,7 @@ func (m *Move) freezeAll(ctx context.Context) (waiting []string, err error) {
 // the user's label. If the manager has frozen the object because it has too many machines, markFrozen replaces the
 // label, because the manager could end this freeze automatically.
 func (m *Move) markFrozen(o *object) {
-	mark(o, movingTo, m.To)
+	mark(o, movingTo, m.DestinationID)
 	labels := o.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -84,20 +84,20 @@ func (m *Move) pauseMachines(ctx context.Context) (waiting []string, err error) 
 		switch {
 		case err != nil:
 			return nil, err
-		case moved(o):
-		case destinationOf(o) == m.To && !machinestate.Paused(machine) && o.GetDeletionTimestamp() != nil:
-			waiting = append(waiting, unfinished(machine))
-		case destinationOf(o) == m.To && !machinestate.Paused(machine):
+		case isMoved(o):
+		case destinationOf(o) == m.DestinationID && !machinestate.IsPaused(machine) && o.GetDeletionTimestamp() != nil:
+			waiting = append(waiting, unfinishedReason(machine))
+		case destinationOf(o) == m.DestinationID && !machinestate.IsPaused(machine):
 			return nil, resumedError(o)
-		case destinationOf(o) == m.To:
+		case destinationOf(o) == m.DestinationID:
 			if !conditionIsTrue(o, v1beta1.ConditionPaused) {
 				waiting = append(waiting, waitForPause(o))
 			}
-		case unfinished(machine) != "":
-			waiting = append(waiting, unfinished(machine))
+		case unfinishedReason(machine) != "":
+			waiting = append(waiting, unfinishedReason(machine))
 		default:
 			if err := m.patchSource(ctx, o, func(o *object) {
-				mark(o, movingTo, m.To)
+				mark(o, movingTo, m.DestinationID)
 				mark(o, v1beta1.AnnotationPaused, "")
 			}); err != nil {
 				return nil, err
@@ -118,9 +118,9 @@ func resumedError(o *object) error {
 		"the annotation %s again", nameOf(o), v1beta1.AnnotationPaused)
 }
 
-// unfinished returns why a Machine may not be paused yet, or "". The source must finish its work, and the spec must
+// unfinishedReason returns why a Machine may not be paused yet, or "". The source must finish its work, and the spec must
 // match the instance, because the destination copies the spec.
-func unfinished(m *v1beta1.Machine) string {
+func unfinishedReason(m *v1beta1.Machine) string {
 	why := ""
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -132,7 +132,7 @@ func unfinished(m *v1beta1.Machine) string {
 			"the destination"
 	case m.Retrying():
 		why = "has an instance for which the cloud has no capacity, and which is being deleted"
-	case m.Replacing(), m.Adopting(), handover.Updating(m):
+	case m.IsReplacing(), m.IsAdopting(), handover.Updating(m):
 		why = "is not up to date with its specification"
 	default:
 		return ""

@@ -111,8 +111,8 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	}
 	return op.Run(ctx, func(ctx context.Context) error {
 		webhook := admission.Process{
-			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
-			Manager: op.Manager(), Writer: op.Control().Live, Log: log,
+			Name: config.Name, Namespace: op.OwnNamespace(), OnlyNamespace: config.Namespace,
+			Manager: op.Manager(), Writer: op.Control().LiveClient, Log: log,
 		}
 		if err := settings.webhook.Serve(ctx, webhook, admission.NewProvider(o.Scheme, driver)); err != nil {
 			return err

@@ -89,7 +89,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		cloudOptions.Limiter = limiter
 	}
 	guarded := cloud.New(cloudOptions)
-	resolver := &resolve.Resolver{Classes: control.Client, Secrets: resolve.Shared(control.Live)}
+	resolver := &resolve.Resolver{Classes: control.Client, Secrets: resolve.NewSharedReader(control.LiveClient)}
 	machineMetrics, err := machine.NewMetrics(metrics.Registry, driver.Name(), control.Cache, s.requireTypeVersion)
 	if err != nil {
 		return err
@@ -100,17 +100,17 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		return err
 	}
 	machines := machine.Options{
-		Cloud:       guarded,
-		ClusterID:   op.ClusterID(),
-		Client:      control.Client,
-		Live:        control.Live,
-		Classes:     resolver,
-		Reach:       op.Reachability(),
-		Recorder:    mgr.GetEventRecorder("machinist-machine"),
-		Clock:       realClock,
-		Concurrency: s.concurrentMachines,
-		Metrics:     machineMetrics,
-		Tracer:      tracer,
+		Cloud:        guarded,
+		ClusterID:    op.ClusterID(),
+		Client:       control.Client,
+		LiveReader:   control.LiveClient,
+		Classes:      resolver,
+		Reachability: op.Reachability(),
+		Recorder:     mgr.GetEventRecorder("machinist-machine"),
+		Clock:        realClock,
+		Concurrency:  s.concurrentMachines,
+		Metrics:      machineMetrics,
+		Tracer:       tracer,
 
 		PreserveTimeout: s.preserveTimeout,
 		PreserveLimit:   s.preserveLimit,
@@ -137,7 +137,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		if err := index.RegisterTarget(ctx, target.Cache); err != nil {
 			return err
 		}
-		api, err := s.targetAPI(target.Loaded)
+		api, err := s.targetAPI(target.LoadedConfig)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		}
 		drainOptions := drain.Options{
 			Signals:      signals,
-			Target:       target.Live,
+			Target:       target.LiveClient,
 			Evict:        evict,
 			Clock:        realClock,
 			Workers:      s.concurrentDrains,
@@ -166,7 +166,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 			return err
 		}
 		machines.Drainer = drains
-		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, API: api,
+		machines.Target = &machine.Target{Nodes: target.Client, LiveClient: target.LiveClient, API: api,
 			TokenGroups: s.tokenGroups}
 		joins = monitorJoins(op, target, api, realClock)
 		drainTriggers = drains.Triggers()
@@ -191,9 +191,9 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 		return err
 	}
 	classes := machineclass.New(machineclass.Options{
-		Driver: guarded, Client: control.Client, Live: control.Live,
+		Driver: guarded, Client: control.Client, LiveClient: control.LiveClient,
 		Recorder: mgr.GetEventRecorder("machinist-machineclass"), Clock: realClock, Concurrency: s.concurrentClasses,
-		Metrics: classMetrics, Joins: joins,
+		Metrics: classMetrics, JoinMonitor: joins,
 	})
 	if err := classes.Register(mgr); err != nil {
 		return fmt.Errorf("add the MachineClass controller: %w", err)
@@ -217,7 +217,7 @@ func addOrphanDrains(mgr manager.Manager, target *process.Cluster, o drain.Optio
 	if err := table.Add(mgr, events); err != nil {
 		return nil, fmt.Errorf("add the controller that drains orphans: %w", err)
 	}
-	return &orphans.Target{Nodes: target.Cache, Live: target.Live, Drainer: drains, Epoch: o.Epoch}, nil
+	return &orphans.Target{Nodes: target.Cache, LiveClient: target.LiveClient, Drainer: drains, Epoch: o.Epoch}, nil
 }
 
 func addApproval(ctx context.Context, op *process.Process, s *settings, driver *cloud.Cloud, classes approval.Classes,
@@ -230,26 +230,26 @@ func addApproval(ctx context.Context, op *process.Process, s *settings, driver *
 	if err != nil {
 		return err
 	}
-	reserved, err := s.reserved(target.Config)
+	reserved, err := s.reservedNames(target.Config)
 	if err != nil {
 		return err
 	}
 	approver := approval.New(approval.Options{
-		Provider:  driver.Name(),
-		ClusterID: op.ClusterID(),
-		Machines:  control.Cache,
-		Live:      control.Live,
-		Cache:     target.Cache,
-		Target:    target.Live,
-		Classes:   classes,
-		Cloud:     driver,
-		Recorder:  mgr.GetEventRecorder("machinist-approval"),
-		Clock:     clock.RealClock{},
+		Provider:   driver.Name(),
+		ClusterID:  op.ClusterID(),
+		Machines:   control.Cache,
+		LiveClient: control.LiveClient,
+		Cache:      target.Cache,
+		Target:     target.LiveClient,
+		Classes:    classes,
+		Cloud:      driver,
+		Recorder:   mgr.GetEventRecorder("machinist-approval"),
+		Clock:      clock.RealClock{},
 
-		GuestRanges: guestRanges,
-		Reserved:    reserved,
+		GuestRanges:   guestRanges,
+		ReservedNames: reserved,
 	})
-	for _, table := range approver.Wiring(target.Synced) {
+	for _, table := range approver.Wiring(target.IsSynced) {
 		if err := table.Add(mgr, events); err != nil {
 			return err
 		}
@@ -271,23 +271,23 @@ func monitorJoins(op *process.Process, target *process.Cluster, api func() (mach
 			if err != nil {
 				return nil, err
 			}
-			return preflight.Join{Target: target.Live, Endpoint: endpoint.URL, CABundle: endpoint.CABundle,
+			return preflight.Join{Target: target.LiveClient, Endpoint: endpoint.URL, CABundle: endpoint.CABundle,
 				Service: os.Getenv("KUBERNETES_SERVICE_HOST"), Now: now.Now}.Findings(ctx)
 		},
 		Judge: func(ctx context.Context) preflight.Verdict {
 			machines := &v1beta1.MachineList{}
 			if err := op.Control().Cache.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
-				return preflight.Open
+				return preflight.VerdictOpen
 			}
-			verdict := preflight.Open
+			verdict := preflight.VerdictOpen
 			for i := range machines.Items {
 				m := &machines.Items[i]
 				if m.Status.NodeRef != nil {
-					return preflight.Refuted
+					return preflight.VerdictRefuted
 				}
 				c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
 				if c != nil && c.Reason == v1beta1.ReasonWaitingForNode && now.Since(c.LastTransitionTime.Time) > joinTimeout {
-					verdict = preflight.Proven
+					verdict = preflight.VerdictProven
 				}
 			}
 			return verdict

@@ -149,8 +149,8 @@ func addMigrations(op *process.Process, s *migrator, driver provider.Driver) err
 	options := migration.Options{
 		Cloud:            cloud.New(cloudOptions),
 		ClusterID:        op.ClusterID,
-		Control:          control.Live,
-		Fresh:            func() (client.Client, error) { return freshClient(control) },
+		Control:          control.LiveClient,
+		NewClient:        func() (client.Client, error) { return freshClient(control) },
 		SystemNamespace:  op.OwnNamespace(),
 		SharedNamespaces: s.sharedNamespaces,
 		User:             ownUser(mgr.GetConfig()),
@@ -159,10 +159,10 @@ func addMigrations(op *process.Process, s *migrator, driver provider.Driver) err
 		Metrics:          migrationMetrics,
 	}
 	if target := op.Target(); target != nil {
-		options.Target = target.Live
+		options.Target = target.LiveClient
 	}
 	err = builder.ControllerManagedBy(mgr).Named("migration").
-		For(&v1beta1.Migration{}, builder.WithPredicates(migration.Changed())).
+		For(&v1beta1.Migration{}, builder.WithPredicates(migration.MigrationChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(migration.New(options))
 	if err != nil {
@@ -185,7 +185,7 @@ func freshClient(control *process.Cluster) (client.Client, error) {
 		return nil, fmt.Errorf("load the credentials: %w", err)
 	}
 	return client.New(control.Config, client.Options{HTTPClient: &http.Client{Transport: transport},
-		Scheme: control.Live.Scheme(), Mapper: control.Live.RESTMapper()})
+		Scheme: control.LiveClient.Scheme(), Mapper: control.LiveClient.RESTMapper()})
 }
 
 // ownUser returns a function that returns the user name of this process. The function asks the API server once.

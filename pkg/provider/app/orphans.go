@@ -26,12 +26,12 @@ func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInst
 		Rules:         s.orphanRules(op.ClusterID(), op.Namespace(), op.Shard()),
 		Cloud:         driver,
 		Client:        op.Control().Cache,
-		Live:          op.Control().Live,
+		LiveClient:    op.Control().LiveClient,
 		Target:        target,
 		Mismatch:      op.IdentityMismatch,
 		Record:        op.IdentityRecord(),
 		Ledger:        orphanBook(op),
-		Reach:         op.Reachability(),
+		Reachability:  op.Reachability(),
 		CheckInstance: checkInstance,
 		Recorder:      op.Manager().GetEventRecorder("machinist-orphans"),
 		Clock:         clock.RealClock{},
@@ -43,6 +43,6 @@ func addOrphans(op *process.Process, s *settings, driver *cloud.Cloud, checkInst
 	return nil
 }
 
-func orphanBook(op *process.Process) ledger.Book {
-	return ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace}
+func orphanBook(op *process.Process) ledger.Store {
+	return ledger.Store{Client: op.Control().LiveClient, Namespace: op.IdentityRecord().Namespace}
 }

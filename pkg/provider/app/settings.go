@@ -45,7 +45,7 @@ type settings struct {
 	interruptions      interruption.Flags
 	orphans            orphans.Rules
 	orphansAction      string
-	webhook            admission.Serving
+	webhook            admission.ServingOptions
 }
 
 const allNamespaces = "*"
@@ -205,9 +205,9 @@ func (s *settings) guestRanges() ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// reserved returns the names and addresses for which no serving certificate is approved: those of the target cluster's
+// reservedNames returns the names and addresses for which no serving certificate is approved: those of the target cluster's
 // API server that this process knows, and those in --deny-serving-addresses.
-func (s *settings) reserved(target *rest.Config) (r approval.Reserved, err error) {
+func (s *settings) reservedNames(target *rest.Config) (r approval.ReservedNames, err error) {
 	if r.Ranges, err = endpoints.ParseRanges(s.deniedAddresses); err != nil {
 		return r, fmt.Errorf("--deny-serving-addresses: %w", err)
 	}

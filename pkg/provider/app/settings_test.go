@@ -56,7 +56,7 @@ func TestInvalidFlagsAreRefusedByName(t *testing.T) {
 // Rule: no-serving-certificate-for-reserved-addresses.
 func TestAPIServersGetNoServingCertificate(t *testing.T) {
 	s := &settings{bootstrapEndpoint: "https://api.example:6443", deniedAddresses: []string{"10.96.0.0/12"}}
-	got, err := s.reserved(&rest.Config{Host: "https://[2001:db8::1]:6443"})
+	got, err := s.reservedNames(&rest.Config{Host: "https://[2001:db8::1]:6443"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,26 +12,26 @@ func acceptedCases() []testCase {
 		{name: "LateLackOfCapacity",
 			rule: "An instance that the cloud accepted and that failed for lack of capacity is Failed with the StateCode " +
 				"ResourceExhausted, and can be deleted.",
-			needs: []need{injecting(GivesUp)}, test: lateLackOfCapacity},
+			needs: []requirement{injecting(GivesUp)}, test: lateLackOfCapacity},
 		{name: "FailedOperation",
 			rule:  "A running instance does not become Failed if an operation on the instance fails.",
-			needs: []need{injecting(OperationFails)}, test: failedOperation},
+			needs: []requirement{injecting(OperationFails)}, test: failedOperation},
 		{name: "FiltersIgnored",
 			rule: "If searches return everything in the account, Get, Create, List and Delete find the machine's own " +
 				"instance and no other.",
-			needs: []need{injecting(FiltersIgnored), needsLaunch}, test: filtersIgnored},
+			needs: []requirement{injecting(FiltersIgnored), needsLaunch}, test: filtersIgnored},
 		{name: "UntaggedParts",
 			rule: "If a Create is interrupted at any call while its parts have no tags yet, Delete by tags deletes the " +
 				"parts.",
-			needs: []need{injecting(UntaggedParts), injecting(Unavailable), needsResources}, test: untaggedParts},
+			needs: []requirement{injecting(UntaggedParts), injecting(Unavailable), needsResources}, test: untaggedParts},
 		{name: "PartsInUse",
 			rule: "While the cloud refuses to delete the parts of an instance that was just deleted, Delete does not report " +
 				"Gone. Later it deletes them.",
-			needs: []need{injecting(PartsInUse), needsResources}, test: partsInUse},
+			needs: []requirement{injecting(PartsInUse), needsResources}, test: partsInUse},
 		{name: "PartsReserved",
 			rule: "After a refused Create that left its parts reserved, the next Create creates the instance, and Delete " +
 				"leaves nothing behind.",
-			needs: []need{injecting(PartsReserved), needsResources}, test: partsReserved},
+			needs: []requirement{injecting(PartsReserved), needsResources}, test: partsReserved},
 	}
 }
 
@@ -145,7 +145,7 @@ func partsInUse(t *trial) {
 		s := t.subject()
 		t.launch(s)
 		t.awaitRunning(s)
-		end := t.inject(Fault{Kind: PartsInUse, For: t.lag()})
+		end := t.inject(Fault{Kind: PartsInUse, Duration: t.lag()})
 		t.delete(t.restart(), request(s))
 		t.checkNothingLeft(before, "%s, while parts cannot be deleted yet, reports Gone and", name)
 		end()

@@ -11,14 +11,14 @@ func adoptCases() []testCase {
 		{name: "AdoptTags",
 			rule: "Adopt sets the tags on an instance that has none, and can be repeated. Afterwards, the instance belongs to " +
 				"the machine.",
-			needs: []need{needsAdopter, needsLaunch}, test: adoptTags},
+			needs: []requirement{needsAdopter, needsLaunch}, test: adoptTags},
 		{name: "AdoptRefusesOthers",
 			rule:  "Adopt of an instance with the tags of another owner fails with FailedPrecondition and changes nothing.",
-			needs: []need{needsAdopter}, test: adoptRefusesOthers},
+			needs: []requirement{needsAdopter}, test: adoptRefusesOthers},
 		{name: "AdoptReplacesFormer",
 			rule: "Adopt replaces the tags of the former identity that the request names, and no others. A lost or moved " +
 				"control cluster finds its instances again in this way.",
-			needs: []need{needsAdopter}, test: adoptReplacesFormer},
+			needs: []requirement{needsAdopter}, test: adoptReplacesFormer},
 	}
 }
 
@@ -61,11 +61,11 @@ func adoptReplacesFormer(t *trial) {
 	former := provider.Identity{ClusterID: s.cluster, MachineUID: s.Machine.UID}
 	for who, other := range t.foreignOwners(s) {
 		wrong := t.adoptRequest(other)
-		wrong.Former = &provider.Identity{ClusterID: former.ClusterID, MachineUID: former.MachineUID + "-unknown"}
+		wrong.FormerIdentity = &provider.Identity{ClusterID: former.ClusterID, MachineUID: former.MachineUID + "-unknown"}
 		_, err := t.driver.Adopt(t.Context(), wrong)
 		t.wantCode(err, "Adopt by "+who+" that names another former machine", provider.FailedPrecondition)
 		t.checkUnchanged(s, "Adopt by "+who+" that names another former machine")
-		wrong.Former = &provider.Identity{ClusterID: former.ClusterID + "-unknown", MachineUID: former.MachineUID}
+		wrong.FormerIdentity = &provider.Identity{ClusterID: former.ClusterID + "-unknown", MachineUID: former.MachineUID}
 		_, err = t.driver.Adopt(t.Context(), wrong)
 		t.wantCode(err, "Adopt by "+who+" that names another former cluster", provider.FailedPrecondition)
 		t.checkUnchanged(s, "Adopt by "+who+" that names another former cluster")
@@ -75,7 +75,7 @@ func adoptReplacesFormer(t *trial) {
 	again := t.subjectOf(s.cluster + "-restored")
 	again.Name, again.providerID, again.scope = s.Name, s.providerID, s.scope
 	request := t.adoptRequest(again)
-	request.Former = &former
+	request.FormerIdentity = &former
 	for range 2 {
 		t.await("Adopt with the former identity", func() (bool, string) {
 			in, err := t.driver.Adopt(t.Context(), request)

@@ -11,25 +11,25 @@ func answerCases() []testCase {
 		{name: "UnsteadyLists",
 			rule: "If the cloud's list repeats entries and changes its order, List omits no instance and returns none twice " +
 				"on a page. All other calls still work.",
-			needs: []need{injecting(UnsteadyLists)}, test: unsteadyLists},
+			needs: []requirement{injecting(UnsteadyLists)}, test: unsteadyLists},
 		{name: "OtherCase",
 			rule: "An instance whose ID or name the cloud spells in another case keeps its provider ID, and is still found " +
 				"and deleted.",
-			needs: []need{injecting(OtherCase)}, test: otherCase},
+			needs: []requirement{injecting(OtherCase)}, test: otherCase},
 		{name: "StateGoesBack",
 			rule: "If the cloud shows an instance in an earlier state again, the driver does not report it as Failed or " +
 				"Stopped. Create still returns this instance, and Delete deletes it.",
-			needs: []need{injecting(StateGoesBack)}, test: stateGoesBack},
+			needs: []requirement{injecting(StateGoesBack)}, test: stateGoesBack},
 		{name: "HugeAnswers",
 			rule:  "A call fails with an ambiguous code if the answer of the cloud is hundreds of megabytes long.",
-			needs: []need{injecting(HugeAnswers)}, test: hugeAnswers},
+			needs: []requirement{injecting(HugeAnswers)}, test: hugeAnswers},
 		{name: "OthersWithOurName",
 			rule: "An instance of another owner with the name of one of Machinist's instances is never returned, listed or " +
 				"deleted.",
-			needs: []need{needsNamed}, test: othersWithOurName},
+			needs: []requirement{needsNamed}, test: othersWithOurName},
 		{name: "GuestAddressesAreMarked",
 			rule:  "An address that only the guest reports is in GuestAddresses or missing, and never in Addresses.",
-			needs: []need{injecting(GuestClaims)}, test: guestAddressesAreMarked},
+			needs: []requirement{injecting(GuestClaims)}, test: guestAddressesAreMarked},
 	}
 }
 

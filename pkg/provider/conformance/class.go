@@ -35,14 +35,14 @@ func classCases() []testCase {
 			test: specIsDecodedStrictly},
 		{name: "CredentialsAreDecodedStrictly",
 			rule:  "Validate refuses malformed credentials with InvalidArgument. All other calls with malformed credentials also fail.",
-			needs: []need{needsMalformed}, test: credentialsAreDecodedStrictly},
+			needs: []requirement{needsMalformed}, test: credentialsAreDecodedStrictly},
 		{name: "CredentialsNameNoSources",
 			rule: "Credentials never cause the driver to read a file, fetch a URL or run a command.",
 			test: credentialsNameNoSources},
 		{name: "RejectedCredentials",
 			rule: "Calls with credentials that the cloud rejects fail with Unauthenticated or PermissionDenied, never with " +
 				"NotFound or Gone.",
-			needs: []need{needsRejected}, test: rejectedCredentials},
+			needs: []requirement{needsRejected}, test: rejectedCredentials},
 		{name: "CapacityIsPlausible", rule: "Capacity returns no negative quantities, or is Unimplemented.",
 			test: capacityIsPlausible},
 	}
@@ -249,9 +249,9 @@ func capacityIsPlausible(t *trial) {
 	}
 }
 
-// bait is a resource that a driver must not use: a file, a URL, or a command that creates a file. An attacker could put
+// forbiddenResource is a resource that a driver must not use: a file, a URL, or a command that creates a file. An attacker could put
 // a reference to it into credentials.
-type bait struct {
+type forbiddenResource struct {
 	file, canary, url string
 	fetched           atomic.Int32
 	close             func()
@@ -259,12 +259,12 @@ type bait struct {
 
 // newBait stores the secret in a file and serves it on a URL. A test puts a reference into the credentials: the file,
 // the URL, or a command that creates the canary file. If the canary file exists, the driver has run the command.
-func newBait(secret []byte) (*bait, error) {
+func newBait(secret []byte) (*forbiddenResource, error) {
 	dir, err := os.MkdirTemp("", "conformance")
 	if err != nil {
 		return nil, err
 	}
-	b := &bait{file: filepath.Join(dir, "secret"), canary: filepath.Join(dir, "canary")}
+	b := &forbiddenResource{file: filepath.Join(dir, "secret"), canary: filepath.Join(dir, "canary")}
 	if err := os.WriteFile(b.file, secret, 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

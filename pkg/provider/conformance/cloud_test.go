@@ -22,12 +22,12 @@ type fakeCloud struct {
 	servers []*server // in order of creation
 	parts   map[string]map[string]string
 	// The keys of reserved are the network interfaces that became unusable through a refused call.
-	reserved map[string]bool
-	tokens   map[string]spent
+	reservedInterfaces map[string]bool
+	tokens             map[string]spent
 
-	// boot is the number of reads before a new server runs. end is the number of delete calls before a server is gone.
+	// bootReads is the number of reads before a new server runs. end is the number of delete calls before a server is gone.
 	// lag is the number of reads that do not show a new server.
-	boot, end, lag int
+	bootReads, deleteCalls, readLag int
 
 	faults map[FaultKind]*active
 	gone   []*server
@@ -52,8 +52,8 @@ type server struct {
 	tags                 map[string]string
 	checks, deletions    int
 	createdAt, deletedAt time.Time
-	// hidden counts, for each fault, the answers in which the fault has hidden a change of the server.
-	hidden map[FaultKind]int
+	// hiddenAnswers counts, for each fault, the answers in which the fault has hidden a change of the server.
+	hiddenAnswers map[FaultKind]int
 	// failure is noCapacity, or badOperation if an operation on a running server failed.
 	failure string
 	claimed string
@@ -80,7 +80,7 @@ func isKind(err error, kind string) bool {
 func newFakeCloud() *fakeCloud {
 	return &fakeCloud{
 		account: "account-token-4711", parts: map[string]map[string]string{},
-		reserved: map[string]bool{}, tokens: map[string]spent{}, boot: 2, end: 2,
+		reservedInterfaces: map[string]bool{}, tokens: map[string]spent{}, bootReads: 2, deleteCalls: 2,
 		faults: map[FaultKind]*active{}, announced: map[string]time.Time{},
 	}
 }
@@ -97,13 +97,13 @@ type request struct {
 type readsAll struct{}
 
 // hides returns true if the given fault must hide a change of the server in this answer. The change stays hidden for
-// the duration Fault.For. At least one answer hides the change, so that a slow test notices the fault too.
+// the duration Fault.Duration. At least one answer hides the change, so that a slow test notices the fault too.
 func (c *fakeCloud) hides(kind FaultKind, s *server, at time.Time) bool {
 	f := c.faults[kind]
-	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
+	if f == nil || at.Before(f.began) || time.Since(at) >= f.Duration && s.hiddenAnswers[kind] > 0 {
 		return false
 	}
-	s.hidden[kind]++
+	s.hiddenAnswers[kind]++
 	return true
 }
 
@@ -157,7 +157,7 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 		_ = effect()
 		return refused("Unavailable")
 	case r.changes && hits(DoneLate):
-		time.AfterFunc(c.faults[DoneLate].For, func() {
+		time.AfterFunc(c.faults[DoneLate].Duration, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			_ = effect()
@@ -218,7 +218,7 @@ func (c *fakeCloud) deletePart(ctx context.Context, token, name string, tags map
 			}
 		}
 		delete(c.parts, name)
-		delete(c.reserved, name)
+		delete(c.reservedInterfaces, name)
 		return nil
 	})
 }
@@ -271,10 +271,10 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 			return &cloudError{kind: "Conflict", message: "there is no " + w.nic}
 		}
 		if c.faults[PartsReserved] != nil {
-			c.reserved["nic/"+w.nic] = true
+			c.reservedInterfaces["nic/"+w.nic] = true
 			return &cloudError{kind: "Exhausted", message: "no quota"}
 		}
-		if c.reserved["nic/"+w.nic] {
+		if c.reservedInterfaces["nic/"+w.nic] {
 			return &cloudError{kind: "Reserved", message: w.nic}
 		}
 		if c.faults[QuotaFreesLate] != nil && len(c.servers)+c.notFreed() >= c.quota {
@@ -282,7 +282,7 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 		}
 		c.serial++
 		created := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags),
-			createdAt: time.Now(), hidden: map[FaultKind]int{}}
+			createdAt: time.Now(), hiddenAnswers: map[FaultKind]int{}}
 		if c.faults[GivesUp] != nil {
 			created.failure = noCapacity
 		}
@@ -333,7 +333,7 @@ func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server
 			return &cloudError{kind: "NotFound", message: id}
 		}
 		c.reads++
-		out = c.shown(s)
+		out = c.visibleServer(s)
 		return nil
 	})
 	return out, err
@@ -341,7 +341,7 @@ func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server
 
 func (c *fakeCloud) sees(s *server) bool {
 	s.checks++
-	return s.checks > c.lag
+	return s.checks > c.readLag
 }
 
 // withCase returns the server with its ID and name in upper case if the fault OtherCase is active. Without the fault,
@@ -353,8 +353,8 @@ func (c *fakeCloud) withCase(s server) server {
 	return s
 }
 
-// shown returns the server with the changes that active faults make to the results of reads and lists.
-func (c *fakeCloud) shown(s *server) server {
+// visibleServer returns the server with the changes that active faults make to the results of reads and lists.
+func (c *fakeCloud) visibleServer(s *server) server {
 	out := c.withCase(*s)
 	if c.hides(LateTags, s, s.createdAt) {
 		out.tags = nil
@@ -382,7 +382,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 			if !includes(s.tags, tags) || c.hides(LateLists, s, s.createdAt) || !c.sees(s) {
 				continue
 			}
-			if shown := c.shown(s); includes(shown.tags, tags) {
+			if shown := c.visibleServer(s); includes(shown.tags, tags) {
 				all = append(all, shown)
 			}
 		}
@@ -423,7 +423,7 @@ func (c *fakeCloud) deleteServer(ctx context.Context, token, id string, tags map
 		if !includes(s.tags, tags) {
 			return &cloudError{kind: "TagsDiffer", message: id}
 		}
-		if s.deletions++; s.deletions > c.end {
+		if s.deletions++; s.deletions > c.deleteCalls {
 			c.remove(s.id)
 		}
 		return nil
@@ -436,7 +436,7 @@ func (c *fakeCloud) remove(id string) {
 			return false
 		}
 		past := *s
-		past.deletedAt, past.deletions, past.hidden = time.Now(), 0, map[FaultKind]int{}
+		past.deletedAt, past.deletions, past.hiddenAnswers = time.Now(), 0, map[FaultKind]int{}
 		c.gone = append(c.gone, &past)
 		return true
 	})
@@ -456,8 +456,8 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 	})
 }
 
-// ending returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the server.
-func (c *fakeCloud) ending(ctx context.Context, token string) (all map[string]time.Time, err error) {
+// interruptions returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the server.
+func (c *fakeCloud) interruptions(ctx context.Context, token string) (all map[string]time.Time, err error) {
 	err = c.call(ctx, request{token: token}, func() error {
 		all = maps.Clone(c.announced)
 		return nil

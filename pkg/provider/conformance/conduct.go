@@ -19,7 +19,7 @@ func conductCases() []testCase {
 		{name: "SecretsStaySecret", rule: "No error and no instance contains credentials or user data, whatever fails.",
 			test: secretsStaySecret},
 		{name: "ReadsChangeNothing", rule: "Validate, Capacity, Get and List change nothing in the cloud.",
-			needs: []need{needsResources}, test: readsChangeNothing},
+			needs: []requirement{needsResources}, test: readsChangeNothing},
 	}
 }
 

@@ -48,11 +48,11 @@ type Config struct {
 	// Timeout is the maximum time in which the cloud shows a change, boots an instance, or deletes an instance.
 	// Default: 2m.
 	Timeout time.Duration
-	// If Full is true, a case whose hook is missing fails. Otherwise such a case is skipped.
-	Full bool
-	// Never lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud are numbers.
+	// If RequireHooks is true, a case whose hook is missing fails. Otherwise such a case is skipped.
+	RequireHooks bool
+	// ImpossibleFaults lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud are numbers.
 	// The suite skips the cases that need these faults, even if Full is set.
-	Never []FaultKind
+	ImpossibleFaults []FaultKind
 	// Legacies describes instances of the old systems from which fleets can come, one for each system. List with Class
 	// must find these instances, so they must be in the account of Class. Import must be able to translate every field
 	// of a description in Legacies. The suite uses Legacies if the driver implements provider.Importer.
@@ -115,10 +115,10 @@ type Fault struct {
 	Skip int
 	// RetryAfter is the waiting time that the cloud requests. Zero means none. Only Throttled uses RetryAfter.
 	RetryAfter time.Duration
-	// For is the length of the delay that the fault causes. Use tens of milliseconds, which must be much less than the
+	// Duration is the length of the delay that the fault causes. Use tens of milliseconds, which must be much less than the
 	// driver's CreateSettle. Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse
-	// use the field For.
-	For time.Duration
+	// use the field Duration.
+	Duration time.Duration
 	// Address is the IP address that guests report. Only GuestClaims uses Address.
 	Address string
 }
@@ -148,20 +148,20 @@ const (
 // Faults of a cloud that answers calls, but returns outdated, incomplete or unexpected results. All calls that are not
 // mentioned succeed.
 const (
-	// LateReads: reads by ID do not find a resource until Fault.For after its creation. For the same time after a
+	// LateReads: reads by ID do not find a resource until Fault.Duration after its creation. For the same time after a
 	// deletion, reads by ID show the resource in its earlier state. Lists, and calls that change something, do not lag
 	// behind.
 	LateReads FaultKind = "LateReads"
-	// LateLists: lists and searches by tags lag behind by Fault.For. Reads by ID do not lag behind.
+	// LateLists: lists and searches by tags lag behind by Fault.Duration. Reads by ID do not lag behind.
 	LateLists FaultKind = "LateLists"
-	// LateTags: until Fault.For after its creation, reads and lists show an instance without its tags, and searches by
+	// LateTags: until Fault.Duration after its creation, reads and lists show an instance without its tags, and searches by
 	// tags do not find it. The answer of the call that creates the instance already contains the tags.
 	LateTags FaultKind = "LateTags"
 	// UnsteadyLists: lists repeat some entries, and the order changes with each list. All pages of one list have the
 	// same order and omit no entry.
 	UnsteadyLists FaultKind = "UnsteadyLists"
 	// DoneLate: each call that changes something returns an error, either "unavailable" or a timeout of the cloud. The
-	// change still takes effect after Fault.For, even if the fault has ended by then.
+	// change still takes effect after Fault.Duration, even if the fault has ended by then.
 	DoneLate FaultKind = "DoneLate"
 	// OtherCase: IDs and names in answers differ from the request in upper and lower case. The cloud itself ignores
 	// case.
@@ -177,7 +177,7 @@ const (
 	// instances are removed, as if by hand.
 	PartsGoneFirst FaultKind = "PartsGoneFirst"
 	// QuotaFreesLate: the quota equals the usage at the beginning of the fault. Deleted resources still count against
-	// the quota for Fault.For.
+	// the quota for Fault.Duration.
 	QuotaFreesLate FaultKind = "QuotaFreesLate"
 	// HugeAnswers: every answer is correct, but hundreds of megabytes longer than necessary, because of white space or
 	// an unknown field. Calls take effect.
@@ -193,7 +193,7 @@ const (
 	// UntaggedParts: the cloud ignores tags in the calls that create disks, network interfaces or addresses. Separate
 	// calls can set the tags.
 	UntaggedParts FaultKind = "UntaggedParts"
-	// PartsInUse: for Fault.For after the deletion of an instance, the cloud refuses to delete its disks, network
+	// PartsInUse: for Fault.Duration after the deletion of an instance, the cloud refuses to delete its disks, network
 	// interfaces or addresses, because they are in use.
 	PartsInUse FaultKind = "PartsInUse"
 	// GuestClaims: every running guest reports Fault.Address as its own address, in each way in which this cloud learns
@@ -205,8 +205,8 @@ const (
 	PartsReserved FaultKind = "PartsReserved"
 )
 
-// complete returns the configuration with its defaults, or an error that names what is missing.
-func (c Config) complete() (Config, error) {
+// withDefaults returns the configuration with its defaults, or an error that names what is missing.
+func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.New == nil:
 		return c, errors.New("Config.New is required")

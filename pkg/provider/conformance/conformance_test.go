@@ -29,7 +29,7 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 			provider.NewCredentials(map[string][]byte{"user": []byte("another-user")})},
 		RejectedCredentials: credentials("unknown-token"),
 		Timeout:             time.Minute,
-		Full:                true,
+		RequireHooks:        true,
 		Legacies:            fakeLegacies(c.account),
 		CollectorTags:       []string{oldCollector, "disk/" + oldCollector},
 		Cloud:               c.hooks(),
@@ -41,7 +41,7 @@ func TestCorrectDriverPassesAllCases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // The tests wait most of the time.
 			c := newFakeCloud()
-			c.lag = lag
+			c.readLag = lag
 			Run(t, configOf(c, func() provider.Driver { return newCorrect(c) }))
 		})
 	}
@@ -109,27 +109,27 @@ func TestCaseWithoutItsHookIsSkippedOrFailsWithFull(t *testing.T) {
 	config.Cloud, config.RejectedCredentials, config.MalformedCredentials, config.OtherSpec = Cloud{}, provider.Credentials{}, nil, nil
 	config.Legacies = nil
 	for _, tc := range cases() {
-		config.Full = false
+		config.RequireHooks = false
 		lenient := record(t, config, tc.name)
 		if want := len(tc.needs) > 0; lenient.skipped != want || lenient.failed {
 			t.Errorf("%s, which needs %v: skipped %v, failed %v", tc.name, tc.needs, lenient.skipped, lenient.failures)
 		}
-		config.Full = true
+		config.RequireHooks = true
 		full := record(t, config, tc.name)
-		optional := slices.Contains([]need{needsAdopter, needsScoper, needsAccounter, needsInterrupter, needsImporter},
-			slices.Concat(tc.needs, []need{""})[0])
+		optional := slices.Contains([]requirement{needsAdopter, needsScoper, needsAccounter, needsInterrupter, needsImporter},
+			slices.Concat(tc.needs, []requirement{""})[0])
 		if want := len(tc.needs) > 0 && !optional; full.failed != want {
 			t.Errorf("%s, which needs %v, with Full: failures %v", tc.name, tc.needs, full.failures)
 		}
 	}
-	config.Full = false
+	config.RequireHooks = false
 	config.Cloud.Inject = func(context.Context, Fault) (func(), error) {
 		return nil, fmt.Errorf("no such fault: %w", errors.ErrUnsupported)
 	}
 	if r := record(t, config, "ThrottlingCloud"); !r.skipped || r.failed {
 		t.Errorf("a fault that cannot be injected: skipped %v, failed %v", r.skipped, r.failures)
 	}
-	config.Full, config.Never = true, []FaultKind{Throttled}
+	config.RequireHooks, config.ImpossibleFaults = true, []FaultKind{Throttled}
 	if r := record(t, config, "ThrottlingCloud"); !r.skipped || r.failed {
 		t.Errorf("a fault that the cloud never has: skipped %v, failed %v", r.skipped, r.failures)
 	}
@@ -152,8 +152,8 @@ func TestIncompleteConfigurationIsRefused(t *testing.T) {
 }
 
 func TestSecretsAreFoundInAnyEncoding(t *testing.T) {
-	w := func(r *recorder) *watched {
-		return &watched{t: &trial{report: r, suite: &suite{}, userDataSecret: "0123456789abcdef"}}
+	w := func(r *recorder) *checkedDriver {
+		return &checkedDriver{t: &trial{report: r, suite: &suite{}, userDataSecret: "0123456789abcdef"}}
 	}
 	class := provider.Class{Credentials: provider.NewCredentials(map[string][]byte{
 		"token": []byte("hunter2hunter2"),

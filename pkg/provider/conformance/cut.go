@@ -13,18 +13,18 @@ func cutCases() []testCase {
 		{name: "CutList",
 			rule: "If the cloud fails at any page of a list, List and Get by tags fail. They never return an incomplete " +
 				"result as complete.",
-			needs: []need{unavailable}, test: cutList},
+			needs: []requirement{unavailable}, test: cutList},
 		{name: "CutDelete",
 			rule:  "If the cloud fails at any call of a Delete, the repeated Delete deletes everything before it reports Gone.",
-			needs: []need{unavailable, needsResources}, test: cutDelete},
+			needs: []requirement{unavailable, needsResources}, test: cutDelete},
 		{name: "LeftoversAreListed",
 			rule: "List returns the parts that an interrupted Create left without an instance, until Delete by tags has " +
 				"deleted them.",
-			needs: []need{unavailable, needsResources}, test: leftoversAreListed},
+			needs: []requirement{unavailable, needsResources}, test: leftoversAreListed},
 		{name: "CredentialsExpire",
 			rule: "If the credentials expire at any call of a Create or a Delete, that Create or Delete reports it. A " +
 				"retry with valid credentials completes the work.",
-			needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
+			needs: []requirement{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
 	}
 }
 

@@ -24,13 +24,13 @@ func deleteCases() []testCase {
 			rule: "A Delete during a Create, and another Delete after it, leave nothing behind.",
 			test: deleteDuringCreate},
 		{name: "DeleteLeavesNothing", rule: "When Delete reports Gone, no disk, network interface or address is left.",
-			needs: []need{needsResources}, test: deleteLeavesNothing},
+			needs: []requirement{needsResources}, test: deleteLeavesNothing},
 		{name: "DeleteRefusesOthers",
 			rule: "Delete of an instance of another machine or cluster fails with FailedPrecondition and changes nothing.",
 			test: deleteRefusesOthers},
 		{name: "UntaggedIsLeftAlone",
 			rule:  "An instance that lacks a tag is never deleted. An instance that lacks the cluster's tag is not listed.",
-			needs: []need{needsLaunch}, test: untaggedIsLeftAlone},
+			needs: []requirement{needsLaunch}, test: untaggedIsLeftAlone},
 	}
 }
 

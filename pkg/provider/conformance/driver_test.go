@@ -108,9 +108,9 @@ func (d *correct) describe(s server) *provider.Instance {
 	switch {
 	case s.deletions > 0:
 		state = provider.StateTerminating
-	case s.failure == noCapacity && s.checks > d.cloud.lag+1:
+	case s.failure == noCapacity && s.checks > d.cloud.readLag+1:
 		state, code = provider.StateFailed, provider.ResourceExhausted
-	case s.checks > d.cloud.boot+d.cloud.lag:
+	case s.checks > d.cloud.bootReads+d.cloud.readLag:
 		state = provider.StateRunning
 	}
 	var guest []corev1.NodeAddress
@@ -129,7 +129,7 @@ func (d *correct) describe(s server) *provider.Instance {
 func (d *correct) Name() string { return "fake" }
 
 func (d *correct) Validate(_ context.Context, req provider.ValidateRequest) error {
-	if _, err := d.decode(req.Class.Spec); err != nil || req.Class.Credentials.Empty() {
+	if _, err := d.decode(req.Class.Spec); err != nil || req.Class.Credentials.IsEmpty() {
 		return err
 	}
 	_, err := d.tokenOf(req.Class.Credentials)
@@ -299,13 +299,13 @@ func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsR
 	if err != nil {
 		return nil, err
 	}
-	ending, err := d.cloud.ending(ctx, token)
+	ending, err := d.cloud.interruptions(ctx, token)
 	if err != nil {
 		return nil, d.translate(err)
 	}
 	var all []provider.Interruption
 	for id, at := range ending {
-		all = append(all, provider.Interruption{ProviderID: "fake://zone-1/" + id, At: at, Reason: provider.Preemption})
+		all = append(all, provider.Interruption{ProviderID: "fake://zone-1/" + id, ReclaimTime: at, Reason: provider.Preemption})
 	}
 	return all, nil
 }
@@ -375,7 +375,7 @@ func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provi
 		return none, provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine", req.ProviderID)
 	case found.Type == spec.Size:
 		return provider.UpdateResult{Outcome: provider.UpdateDone, Instance: found}, nil
-	case !req.Drained:
+	case !req.NodeDrained:
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsDrain, Instance: found}, nil
 	}
 	id, _ := idOf(req.ProviderID) // Get has already validated the provider ID.

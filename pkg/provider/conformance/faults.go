@@ -14,45 +14,45 @@ func faultCases() []testCase {
 	return []testCase{
 		{name: "LostCreateIsOne",
 			rule:  "After a Create whose answer was lost, the next Create returns the same instance.",
-			needs: []need{lost}, test: lostCreateIsOne},
+			needs: []requirement{lost}, test: lostCreateIsOne},
 		{name: "CreateSettleIsHonest",
 			rule:  "After a Create whose answer was lost, Get by tags finds the instance within CreateSettle.",
-			needs: []need{lost}, test: createSettleIsHonest},
+			needs: []requirement{lost}, test: createSettleIsHonest},
 		{name: "LostCreateIsDeleted",
 			rule:  "After a Create whose answer was lost, Delete by tags deletes the instance.",
-			needs: []need{lost}, test: lostCreateIsDeleted},
+			needs: []requirement{lost}, test: lostCreateIsDeleted},
 		{name: "CutCreate",
 			rule: "If the cloud fails at any call of a Create, the next Create results in exactly one instance, and Delete by " +
 				"tags leaves nothing behind.",
-			needs: []need{unavailable, needsResources}, test: cutCreate},
+			needs: []requirement{unavailable, needsResources}, test: cutCreate},
 		{name: "UnavailableCloud",
 			rule: "If the cloud does not serve requests, calls fail with Unavailable. They never return NotFound, an empty " +
 				"list or Gone.",
-			needs: []need{unavailable}, test: unavailableCloud},
+			needs: []requirement{unavailable}, test: unavailableCloud},
 		{name: "ThrottlingCloud",
 			rule: "If the cloud throttles a call, the call fails with Throttled. If the cloud also requests a wait, " +
 				"RetryAfter is this wait.",
-			needs: []need{injecting(Throttled)}, test: throttlingCloud},
+			needs: []requirement{injecting(Throttled)}, test: throttlingCloud},
 		{name: "ExhaustedCloud",
 			rule: "Create without quota or capacity fails with ResourceExhausted and leaves nothing behind. Reads and " +
 				"deletions still work.",
-			needs: []need{injecting(Exhausted)}, test: exhaustedCloud},
+			needs: []requirement{injecting(Exhausted)}, test: exhaustedCloud},
 		{name: "CloudRefusesCredentials",
 			rule:  "Calls with credentials that the cloud no longer accepts fail with Unauthenticated.",
-			needs: []need{injecting(Unauthenticated)}, test: cloudRefusesCredentials},
+			needs: []requirement{injecting(Unauthenticated)}, test: cloudRefusesCredentials},
 		{name: "CloudForbids", rule: "Calls that the credentials do not allow fail with PermissionDenied.",
-			needs: []need{injecting(PermissionDenied)}, test: cloudForbids},
+			needs: []requirement{injecting(PermissionDenied)}, test: cloudForbids},
 		{name: "HangingCloud", rule: "A call that the cloud does not answer ends with its context.",
-			needs: []need{injecting(Hanging)}, test: hangingCloud},
+			needs: []requirement{injecting(Hanging)}, test: hangingCloud},
 		{name: "ValidateAsksNobody", rule: "Validate makes no call to the cloud, so it succeeds while the cloud does not answer.",
-			needs: []need{injecting(Hanging)}, test: validateCallsNothing},
+			needs: []requirement{injecting(Hanging)}, test: validateCallsNothing},
 	}
 }
 
 func lastCases() []testCase {
 	return []testCase{{name: "NothingIsLeft",
 		rule:  "After the suite, the cloud contains the same resources as before.",
-		needs: []need{needsResources}, test: nothingIsLeft}}
+		needs: []requirement{needsResources}, test: nothingIsLeft}}
 }
 
 // loseCreate calls Create while the cloud loses the answer. It returns the end time of the call.
@@ -307,7 +307,7 @@ func nothingIsLeft(t *trial) {
 				}
 			}
 		}
-		left := t.newResources(t.before)
+		left := t.newResources(t.initialResources)
 		return len(left) == 0, fmt.Sprintf("these resources still exist: %v; errors: %v", left, problems)
 	})
 }

@@ -8,18 +8,18 @@ import (
 
 func acceptedFlaws() []flaw {
 	return []flaw{
-		{of: "LateLackOfCapacity", name: "omits the StateCode", rule: `with the StateCode ""`, with: converting(
+		{caseName: "LateLackOfCapacity", name: "omits the StateCode", rule: `with the StateCode ""`, with: converting(
 			func(in *provider.Instance) { in.StateCode = "" })},
-		{of: "LateLackOfCapacity", name: "reports a failed instance as Pending",
+		{caseName: "LateLackOfCapacity", name: "reports a failed instance as Pending",
 			rule: `its State is "Pending"`, with: converting(
 				func(in *provider.Instance) {
 					if in.State == provider.StateFailed {
 						in.State, in.StateCode = provider.StatePending, ""
 					}
 				})},
-		{of: "LateLackOfCapacity", name: "always returns a StateCode", rule: "StateCode", with: converting(
+		{caseName: "LateLackOfCapacity", name: "always returns a StateCode", rule: "StateCode", with: converting(
 			func(in *provider.Instance) { in.StateCode = provider.ResourceExhausted })},
-		{of: "FailedOperation", name: "uses only the cloud's state", rule: "on which an operation failed",
+		{caseName: "FailedOperation", name: "uses only the cloud's state", rule: "on which an operation failed",
 			with: func(b *broken) {
 				b.convert = func(s server) *provider.Instance {
 					in := b.describe(s)
@@ -29,11 +29,11 @@ func acceptedFlaws() []flaw {
 					return in
 				}
 			}},
-		{of: "FiltersIgnored", name: "trusts the filter of a search", rule: "want NotFound",
+		{caseName: "FiltersIgnored", name: "trusts the filter of a search", rule: "want NotFound",
 			with: func(b *broken) { b.filters = false }},
-		{of: "UntaggedParts", name: "finds parts only by their tags", rule: "leaves [nic/",
+		{caseName: "UntaggedParts", name: "finds parts only by their tags", rule: "leaves [nic/",
 			with: func(b *broken) { b.untagged = false }},
-		{of: "PartsInUse", name: "reports Gone for a part in use", rule: "leaves [nic/", with: func(b *broken) {
+		{caseName: "PartsInUse", name: "reports Gone for a part in use", rule: "leaves [nic/", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				if provider.CodeOf(err) == provider.Aborted {
@@ -42,7 +42,7 @@ func acceptedFlaws() []flaw {
 				return result, err
 			}
 		}},
-		{of: "PartsReserved", name: "waits until a reserved part is available",
+		{caseName: "PartsReserved", name: "waits until a reserved part is available",
 			rule: "a repeated Create after the quota is free again returns the instance", with: func(b *broken) { b.replaces = false }},
 	}
 }

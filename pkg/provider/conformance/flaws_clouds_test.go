@@ -13,7 +13,7 @@ import (
 
 func cutFlaws() []flaw {
 	return []flaw{
-		{of: "CutList", name: "ends the list at the page that fails", rule: "instances and no error", with: func(b *broken) {
+		{caseName: "CutList", name: "ends the list at the page that fails", rule: "instances and no error", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				if err != nil && req.Continue != "" {
@@ -22,7 +22,7 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "CutDelete", name: "reports Gone after an error", rule: "leaves [nic/", with: func(b *broken) {
+		{caseName: "CutDelete", name: "reports Gone after an error", rule: "leaves [nic/", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				if err != nil && !b.cloud.hasServerOf(req.Machine) {
@@ -31,7 +31,7 @@ func cutFlaws() []flaw {
 				return result, err
 			}
 		}},
-		{of: "LeftoversAreListed", name: "lists only instances", rule: "List returns no leftover of the machine",
+		{caseName: "LeftoversAreListed", name: "lists only instances", rule: "List returns no leftover of the machine",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 					page, err := b.correct.List(ctx, req)
@@ -39,7 +39,7 @@ func cutFlaws() []flaw {
 					return page, err
 				}
 			}},
-		{of: "LeftoversAreListed", name: "lists the parts of instances too", rule: "which belongs to the instance",
+		{caseName: "LeftoversAreListed", name: "lists the parts of instances too", rule: "which belongs to the instance",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 					page, err := b.correct.List(ctx, req)
@@ -50,7 +50,7 @@ func cutFlaws() []flaw {
 					return page, err
 				}
 			}},
-		{of: "LeftoversAreListed", name: "omits the UID", rule: "a leftover has no ID", with: func(b *broken) {
+		{caseName: "LeftoversAreListed", name: "omits the UID", rule: "a leftover has no ID", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				for i := range page.Leftovers {
@@ -59,7 +59,7 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "CredentialsExpire", name: "returns the error of a read after the creation",
+		{caseName: "CredentialsExpire", name: "returns the error of a read after the creation",
 			rule: "the code means that it had no effect, but it created", with: func(b *broken) {
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 					in, err := b.correct.Create(ctx, req)
@@ -69,7 +69,7 @@ func cutFlaws() []flaw {
 					return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
 				}
 			}},
-		{of: "CredentialsExpire", name: "caches the rejection",
+		{caseName: "CredentialsExpire", name: "caches the rejection",
 			rule: "a repeated Create with valid credentials returns the instance", with: func(b *broken) {
 				refused := false
 				before := b.translate
@@ -116,9 +116,9 @@ func goneIf(matches func(in *provider.Instance, err error) bool) func(*broken) {
 func lateFlaws() []flaw {
 	twice := "a repeated Create while the cloud does not show the instance returns"
 	return []flaw{
-		{of: "LateReads", name: "trusts a read that lags behind", rule: "leaves [disk/",
+		{caseName: "LateReads", name: "trusts a read that lags behind", rule: "leaves [disk/",
 			with: goneIf(func(_ *provider.Instance, err error) bool { return provider.IsNotFound(err) })},
-		{of: "LateReads", name: "must read what it created", rule: "NotFound", with: func(b *broken) {
+		{caseName: "LateReads", name: "must read what it created", rule: "NotFound", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
 				if err != nil {
@@ -127,11 +127,11 @@ func lateFlaws() []flaw {
 				return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
 			}
 		}},
-		{of: "LateLists", name: "searches only by tags", rule: twice, with: randomToken},
-		{of: "LateTags", name: "searches only by tags", rule: twice, with: randomToken},
-		{of: "LateTags", name: "reports Gone for an instance without tags", rule: "leaves [disk/",
+		{caseName: "LateLists", name: "searches only by tags", rule: twice, with: randomToken},
+		{caseName: "LateTags", name: "searches only by tags", rule: twice, with: randomToken},
+		{caseName: "LateTags", name: "reports Gone for an instance without tags", rule: "leaves [disk/",
 			with: goneIf(func(in *provider.Instance, err error) bool { return err == nil && in.MachineUID == "" })},
-		{of: "LostCreateShowsLate", name: "caches NotFound", rule: "finds the instance within CreateSettle",
+		{caseName: "LostCreateShowsLate", name: "caches NotFound", rule: "finds the instance within CreateSettle",
 			with: func(b *broken) {
 				none := map[types.UID]bool{}
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
@@ -146,11 +146,11 @@ func lateFlaws() []flaw {
 					return in, err
 				}
 			}},
-		{of: "DoneLate", name: "starts over", rule: "the machine has 2 instances", with: withoutIdempotency},
-		{of: "DoneLate", name: "claims that nothing happened", rule: "means that it had no effect", with: func(b *broken) {
+		{caseName: "DoneLate", name: "starts over", rule: "the machine has 2 instances", with: withoutIdempotency},
+		{caseName: "DoneLate", name: "claims that nothing happened", rule: "means that it had no effect", with: func(b *broken) {
 			code(b, provider.Unavailable, provider.Throttled)
 		}},
-		{of: "QuotaFreesLate", name: "caches the rejection", rule: "Create succeeds when the quota",
+		{caseName: "QuotaFreesLate", name: "caches the rejection", rule: "Create succeeds when the quota",
 			with: func(b *broken) {
 				var exhausted atomic.Bool
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
@@ -178,16 +178,16 @@ func byName(ctx context.Context, b *broken, m provider.Machine) *provider.Instan
 
 func answerFlaws() []flaw {
 	return []flaw{
-		{of: "UnsteadyLists", name: "returns repeated entries", rule: "twice on one page", with: func(b *broken) {
+		{caseName: "UnsteadyLists", name: "returns repeated entries", rule: "twice on one page", with: func(b *broken) {
 			b.once = false
 		}},
-		{of: "UnsteadyLists", name: "begins a new list for each page", rule: "omits", with: func(b *broken) {
+		{caseName: "UnsteadyLists", name: "begins a new list for each page", rule: "omits", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				_, _, _ = b.cloud.listServers(ctx, b.cloud.account, nil, 0, 1)
 				return b.correct.List(ctx, req)
 			}
 		}},
-		{of: "OtherCase", name: "distinguishes the case of IDs",
+		{caseName: "OtherCase", name: "distinguishes the case of IDs",
 			rule: "while the cloud spells IDs and names in another case returns", with: func(b *broken) {
 				b.convert = func(s server) *provider.Instance {
 					in := b.describe(s)
@@ -195,7 +195,7 @@ func answerFlaws() []flaw {
 					return in
 				}
 			}},
-		{of: "StateGoesBack", name: "reports a failure",
+		{caseName: "StateGoesBack", name: "reports a failure",
 			rule: "an instance that returns to an earlier state has not failed", with: func(b *broken) {
 				ran := map[string]bool{}
 				b.convert = func(s server) *provider.Instance {
@@ -207,18 +207,18 @@ func answerFlaws() []flaw {
 					return in
 				}
 			}},
-		{of: "HugeAnswers", name: "reads the whole answer",
+		{caseName: "HugeAnswers", name: "reads the whole answer",
 			rule: "Get by provider ID succeeds with an answer of hundreds of megabytes", with: func(b *broken) {
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 					return b.correct.Get(context.WithValue(ctx, readsAll{}, true), req)
 				}
 			}},
-		{of: "HugeAnswers", name: "reports NotFound for an unreadable answer",
+		{caseName: "HugeAnswers", name: "reports NotFound for an unreadable answer",
 			rule: "must leave open whether the call took effect",
 			with: func(b *broken) { code(b, provider.Internal, provider.NotFound) }},
-		{of: "GuestAddressesAreMarked", name: "trusts the guest", rule: "which only the guest reports",
+		{caseName: "GuestAddressesAreMarked", name: "trusts the guest", rule: "which only the guest reports",
 			with: converting(func(in *provider.Instance) { in.Addresses, in.GuestAddresses = in.GuestAddresses, nil })},
-		{of: "OthersWithOurName", name: "Get searches by name", rule: "Get by tags returns an instance of another owner",
+		{caseName: "OthersWithOurName", name: "Get searches by name", rule: "Get by tags returns an instance of another owner",
 			with: func(b *broken) {
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 					in, err := b.correct.Get(ctx, req)
@@ -228,7 +228,7 @@ func answerFlaws() []flaw {
 					return in, err
 				}
 			}},
-		{of: "OthersWithOurName", name: "Create searches by name", rule: "Create returns an instance of another owner",
+		{caseName: "OthersWithOurName", name: "Create searches by name", rule: "Create returns an instance of another owner",
 			with: func(b *broken) {
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 					if named := byName(ctx, b, req.Machine); named != nil {
@@ -237,7 +237,7 @@ func answerFlaws() []flaw {
 					return b.correct.Create(ctx, req)
 				}
 			}},
-		{of: "OthersWithOurName", name: "Delete searches by name", rule: "is in state Terminating", with: func(b *broken) {
+		{caseName: "OthersWithOurName", name: "Delete searches by name", rule: "is in state Terminating", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				if named := byName(ctx, b, req.Machine); named != nil && req.ProviderID == "" &&
 					named.State != provider.StateTerminating {
@@ -252,10 +252,10 @@ func answerFlaws() []flaw {
 
 func partFlaws() []flaw {
 	return []flaw{
-		{of: "PartsRemain", name: "relies on the cloud to delete disks", rule: "leaves [disk/", with: func(b *broken) {
+		{caseName: "PartsRemain", name: "relies on the cloud to delete disks", rule: "leaves [disk/", with: func(b *broken) {
 			b.disks = false
 		}},
-		{of: "PartsGoneFirst", name: "needs every part", rule: "lacks its network interface", with: func(b *broken) {
+		{caseName: "PartsGoneFirst", name: "needs every part", rule: "lacks its network interface", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				err := b.cloud.deletePart(ctx, b.cloud.account, "nic/"+b.nicOf(req.Machine), nil)
 				if isKind(err, "NotFound") && b.cloud.hasServerOf(req.Machine) {
@@ -264,14 +264,14 @@ func partFlaws() []flaw {
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "FoundIsTrue", name: "always reports Found", rule: "want Gone and not Found", with: func(b *broken) {
+		{caseName: "FoundIsTrue", name: "always reports Found", rule: "want Gone and not Found", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				result.Found = result.Gone
 				return result, err
 			}
 		}},
-		{of: "FoundIsTrue", name: "never reports Found", rule: "reports Gone without Found",
+		{caseName: "FoundIsTrue", name: "never reports Found", rule: "reports Gone without Found",
 			with: func(b *broken) {
 				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 					for {
@@ -286,30 +286,30 @@ func partFlaws() []flaw {
 
 func optionalFlaws() []flaw {
 	return []flaw{
-		{of: "ListScopeIsStable", name: "returns another name in each process",
+		{caseName: "ListScopeIsStable", name: "returns another name in each process",
 			rule: "in a new process", with: func(b *broken) {
 				process := random(8)
 				b.scope = func(provider.Class) (string, error) { return process, nil }
 			}},
-		{of: "ListScopeIsStable", name: "returns the credentials",
+		{caseName: "ListScopeIsStable", name: "returns the credentials",
 			rule: "ListScope's answer contains", with: func(b *broken) {
 				b.scope = func(class provider.Class) (string, error) { return b.tokenOf(class.Credentials) }
 			}},
-		{of: "ListScopeIsStable", name: "asks the cloud", rule: "it must make no call", with: func(b *broken) {
+		{caseName: "ListScopeIsStable", name: "asks the cloud", rule: "it must make no call", with: func(b *broken) {
 			b.scope = func(provider.Class) (string, error) {
 				_, _, err := b.cloud.listServers(context.Background(), b.cloud.account, nil, 0, 1)
 				return "account", err
 			}
 		}},
-		{of: "AccountIsStable", name: "returns the credentials", rule: "Account's answer contains", with: func(b *broken) {
+		{caseName: "AccountIsStable", name: "returns the credentials", rule: "Account's answer contains", with: func(b *broken) {
 			b.account = func(class provider.Class) (string, error) { return b.tokenOf(class.Credentials) }
 		}},
-		{of: "AccountIsStable", name: "returns another name in each process",
+		{caseName: "AccountIsStable", name: "returns another name in each process",
 			rule: "in a new process", with: func(b *broken) {
 				process := random(8)
 				b.account = func(provider.Class) (string, error) { return process, nil }
 			}},
-		{of: "OneListForAScope", name: "lists only one size", rule: "returns the instances of both classes",
+		{caseName: "OneListForAScope", name: "lists only one size", rule: "returns the instances of both classes",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 					page, err := b.correct.List(ctx, req)
@@ -318,20 +318,20 @@ func optionalFlaws() []flaw {
 					return page, err
 				}
 			}},
-		{of: "InterruptionsAreReported", name: "returns none", rule: "returns the announced instance: it does not",
+		{caseName: "InterruptionsAreReported", name: "returns none", rule: "returns the announced instance: it does not",
 			with: func(b *broken) {
 				b.ending = func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error) { return nil, nil }
 			}},
-		{of: "InterruptionsAreReported", name: "returns all", rule: "which was not announced", with: func(b *broken) {
+		{caseName: "InterruptionsAreReported", name: "returns all", rule: "which was not announced", with: func(b *broken) {
 			b.ending = func(ctx context.Context, req provider.InterruptionsRequest) (all []provider.Interruption, err error) {
 				page, err := b.correct.List(ctx, provider.ListRequest{Class: req.Class, ClusterID: req.ClusterID})
 				for _, in := range page.Instances {
-					all = append(all, provider.Interruption{ProviderID: in.ProviderID, At: time.Now()})
+					all = append(all, provider.Interruption{ProviderID: in.ProviderID, ReclaimTime: time.Now()})
 				}
 				return all, err
 			}
 		}},
-		{of: "UnavailableCloud", name: "Interruptions returns an empty list",
+		{caseName: "UnavailableCloud", name: "Interruptions returns an empty list",
 			rule: "Interruptions succeeds during the fault Unavailable", with: func(b *broken) {
 				b.ending = func(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
 					all, _ := b.correct.Interruptions(ctx, req)

@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func importing(change func(req provider.ImportRequest, out *provider.Imported)) func(*broken) {
+func importing(change func(req provider.ImportRequest, out *provider.ImportedSpec)) func(*broken) {
 	return func(b *broken) {
-		b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
+		b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 			out, err := b.correct.Import(ctx, req)
 			if err == nil {
 				change(req, &out)
@@ -22,9 +22,9 @@ func importing(change func(req provider.ImportRequest, out *provider.Imported)) 
 	}
 }
 
-func locating(change func([]provider.Located) []provider.Located) func(*broken) {
+func locating(change func([]provider.LocatedInstance) []provider.LocatedInstance) func(*broken) {
 	return func(b *broken) {
-		b.locate = func(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+		b.locate = func(ctx context.Context, req provider.LocateRequest) ([]provider.LocatedInstance, error) {
 			all, err := b.correct.Locate(ctx, req)
 			return change(all), err
 		}
@@ -39,65 +39,65 @@ func retagging(b *broken, ctx context.Context, credentials provider.Credentials,
 func importFlaws() []flaw {
 	machinistTags := []string{provider.TagCluster, provider.TagMachineUID, provider.TagMachine}
 	return []flaw{
-		{of: "ImportLocates", name: "spells IDs in another way", rule: "Locate finds",
-			with: locating(func(all []provider.Located) []provider.Located {
+		{caseName: "ImportLocates", name: "spells IDs in another way", rule: "Locate finds",
+			with: locating(func(all []provider.LocatedInstance) []provider.LocatedInstance {
 				for i := range all {
 					all[i].Instance.ProviderID = strings.ToUpper(all[i].Instance.ProviderID)
 				}
 				return all
 			})},
-		{of: "ImportLocates", name: "returns an instance twice", rule: "2 times",
-			with: locating(func(all []provider.Located) []provider.Located { return append(all, all...) })},
-		{of: "ImportLocates", name: "does not know the machine", rule: "Locate returns the old machine",
-			with: locating(func(all []provider.Located) []provider.Located {
+		{caseName: "ImportLocates", name: "returns an instance twice", rule: "2 times",
+			with: locating(func(all []provider.LocatedInstance) []provider.LocatedInstance { return append(all, all...) })},
+		{caseName: "ImportLocates", name: "does not know the machine", rule: "Locate returns the old machine",
+			with: locating(func(all []provider.LocatedInstance) []provider.LocatedInstance {
 				for i := range all {
 					all[i].Machine, all[i].MachineUID = "", ""
 				}
 				return all
 			})},
-		{of: "ImportLocates", name: "returns too many facts", rule: "Locate returns facts of",
-			with: locating(func(all []provider.Located) []provider.Located {
+		{caseName: "ImportLocates", name: "returns too many facts", rule: "Locate returns facts of",
+			with: locating(func(all []provider.LocatedInstance) []provider.LocatedInstance {
 				for i := range all {
 					all[i].Facts = make([]byte, maxFacts+1)
 				}
 				return all
 			})},
-		{of: "ImportMakesValidSpec", name: "omits the kind", rule: "Validate of the imported class",
-			with: importing(func(_ provider.ImportRequest, out *provider.Imported) { out.Spec = []byte(`{"size":"small"}`) })},
-		{of: "ImportMakesValidSpec", name: "changes the size", rule: "Update with the class imported from",
-			with: importing(func(_ provider.ImportRequest, out *provider.Imported) {
+		{caseName: "ImportMakesValidSpec", name: "omits the kind", rule: "Validate of the imported class",
+			with: importing(func(_ provider.ImportRequest, out *provider.ImportedSpec) { out.Spec = []byte(`{"size":"small"}`) })},
+		{caseName: "ImportMakesValidSpec", name: "changes the size", rule: "Update with the class imported from",
+			with: importing(func(_ provider.ImportRequest, out *provider.ImportedSpec) {
 				out.Spec = []byte(strings.Replace(string(out.Spec), "small", "large", 1))
 			})},
-		{of: "ImportMakesValidSpec", name: "reports a loss without need", rule: "Loss",
-			with: importing(func(_ provider.ImportRequest, out *provider.Imported) {
+		{caseName: "ImportMakesValidSpec", name: "reports a loss without need", rule: "Loss",
+			with: importing(func(_ provider.ImportRequest, out *provider.ImportedSpec) {
 				out.Findings = append(out.Findings, provider.Finding{Level: provider.FindingLoss, Code: "NotImplemented",
 					Path: "size"})
 			})},
-		{of: "ImportReportsUnknownFields", name: "omits nested fields", rule: `"disk.conformanceSurprise"`,
-			with: importing(func(_ provider.ImportRequest, out *provider.Imported) {
+		{caseName: "ImportReportsUnknownFields", name: "omits nested fields", rule: `"disk.conformanceSurprise"`,
+			with: importing(func(_ provider.ImportRequest, out *provider.ImportedSpec) {
 				out.Findings = slices.DeleteFunc(out.Findings, func(f provider.Finding) bool {
 					return strings.Contains(f.Path, ".")
 				})
 			})},
-		{of: "ImportRefusesUnreadable", name: "ignores errors", rule: "Import of", with: func(b *broken) {
-			b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
+		{caseName: "ImportRefusesUnreadable", name: "ignores errors", rule: "Import of", with: func(b *broken) {
+			b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 				out, _ := b.correct.Import(ctx, req)
 				return out, nil
 			}
 		}},
-		{of: "ImportIsPure", name: "asks the cloud", rule: "Import while the cloud does not answer", with: func(b *broken) {
-			b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
+		{caseName: "ImportIsPure", name: "asks the cloud", rule: "Import while the cloud does not answer", with: func(b *broken) {
+			b.imports = func(ctx context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 				if _, err := b.correct.Locate(ctx, provider.LocateRequest{Legacy: req.Legacy}); err != nil {
-					return provider.Imported{}, err
+					return provider.ImportedSpec{}, err
 				}
 				return b.correct.Import(ctx, req)
 			}
 		}},
-		{of: "ImportIsPure", name: "returns a random size", rule: "returns another providerSpec", with: importing(
-			func(_ provider.ImportRequest, out *provider.Imported) {
+		{caseName: "ImportIsPure", name: "returns a random size", rule: "returns another providerSpec", with: importing(
+			func(_ provider.ImportRequest, out *provider.ImportedSpec) {
 				out.Spec, _ = json.Marshal(machineSpec{APIVersion: "fake/v1", Kind: "Fake", Size: random(4)})
 			})},
-		{of: "ReleaseRemovesCollectorTags", name: "forgets the disk", rule: "disk/old-collector", with: func(b *broken) {
+		{caseName: "ReleaseRemovesCollectorTags", name: "forgets the disk", rule: "disk/old-collector", with: func(b *broken) {
 			b.release = func(ctx context.Context, req provider.ReleaseRequest) error {
 				id, _ := idOf(req.ProviderID)
 				return b.cloud.change(ctx, b.cloud.account, id, func(s *server) {
@@ -106,31 +106,31 @@ func importFlaws() []flaw {
 				})
 			}
 		}},
-		{of: "ReleaseRemovesCollectorTags", name: "never reports Collected", rule: "Locate reports Collected=false",
-			with: locating(func(all []provider.Located) []provider.Located {
+		{caseName: "ReleaseRemovesCollectorTags", name: "never reports Collected", rule: "Locate reports Collected=false",
+			with: locating(func(all []provider.LocatedInstance) []provider.LocatedInstance {
 				for i := range all {
-					all[i].Collected = false
+					all[i].IsCollected = false
 				}
 				return all
 			})},
-		{of: "ReleaseRemovesCollectorTags", name: "removes other tags too",
+		{caseName: "ReleaseRemovesCollectorTags", name: "removes other tags too",
 			rule: "after Release the instance", with: func(b *broken) {
 				b.release = func(ctx context.Context, req provider.ReleaseRequest) error {
 					return retagging(b, ctx, req.Class.Credentials, req.ProviderID, oldCollector, oldMachine, "team")
 				}
 			}},
-		{of: "ReleaseRefusesOthers", name: "does not check the tags", rule: "Release of an instance without tags",
+		{caseName: "ReleaseRefusesOthers", name: "does not check the tags", rule: "Release of an instance without tags",
 			with: func(b *broken) {
 				b.release = func(ctx context.Context, req provider.ReleaseRequest) error {
 					return retagging(b, ctx, req.Class.Credentials, req.ProviderID, oldCollector)
 				}
 			}},
-		{of: "DisownUndoesAdopt", name: "keeps the tag of the name", rule: "after Adopt and Disown", with: func(b *broken) {
+		{caseName: "DisownUndoesAdopt", name: "keeps the tag of the name", rule: "after Adopt and Disown", with: func(b *broken) {
 			b.disown = func(ctx context.Context, req provider.DisownRequest) error {
 				return retagging(b, ctx, req.Class.Credentials, req.ProviderID, machinistTags[:2]...)
 			}
 		}},
-		{of: "DisownUndoesAdopt", name: "fails the second time", rule: "Disown", with: func(b *broken) {
+		{caseName: "DisownUndoesAdopt", name: "fails the second time", rule: "Disown", with: func(b *broken) {
 			b.disown = func(ctx context.Context, req provider.DisownRequest) error {
 				in, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})
 				if err == nil && in.OwnedBy(req.ClusterID, req.Machine) != nil {
@@ -139,12 +139,12 @@ func importFlaws() []flaw {
 				return b.correct.Disown(ctx, req)
 			}
 		}},
-		{of: "DisownRefusesOthers", name: "does not check the tags", rule: "Disown by", with: func(b *broken) {
+		{caseName: "DisownRefusesOthers", name: "does not check the tags", rule: "Disown by", with: func(b *broken) {
 			b.disown = func(ctx context.Context, req provider.DisownRequest) error {
 				return retagging(b, ctx, req.Class.Credentials, req.ProviderID, machinistTags...)
 			}
 		}},
-		{of: "DisownOfNothing", name: "fails without an instance",
+		{caseName: "DisownOfNothing", name: "fails without an instance",
 			rule: "Disown of a deleted instance", with: func(b *broken) {
 				b.disown = func(ctx context.Context, req provider.DisownRequest) error {
 					if _, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID}); err != nil {

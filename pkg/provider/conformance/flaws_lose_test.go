@@ -12,7 +12,7 @@ import (
 
 func deleteAndUpdateFlaws() []flaw {
 	return []flaw{
-		{of: "DeleteIsIdempotent", name: "returns an error for a deleted instance", rule: "NotFound", with: func(b *broken) {
+		{caseName: "DeleteIsIdempotent", name: "returns an error for a deleted instance", rule: "NotFound", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				before, _, _ := b.cloud.listServers(ctx, b.cloud.account, ownerTags(req.ClusterID, req.Machine), 0, 1)
 				result, err := b.correct.Delete(ctx, req)
@@ -22,7 +22,7 @@ func deleteAndUpdateFlaws() []flaw {
 				return result, err
 			}
 		}},
-		{of: "DeleteByTags", name: "knows only provider IDs", rule: "still shows", with: func(b *broken) {
+		{caseName: "DeleteByTags", name: "knows only provider IDs", rule: "still shows", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				if req.ProviderID == "" {
 					return provider.DeleteResult{Gone: true}, nil
@@ -30,7 +30,7 @@ func deleteAndUpdateFlaws() []flaw {
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "DeleteByTags", name: "deletes the whole cluster",
+		{caseName: "DeleteByTags", name: "deletes the whole cluster",
 			rule: "the instance must not be changed", with: func(b *broken) {
 				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 					all, _, _ := b.cloud.listServers(ctx, b.cloud.account, map[string]string{provider.TagCluster: req.ClusterID}, 0,
@@ -41,7 +41,7 @@ func deleteAndUpdateFlaws() []flaw {
 					return provider.DeleteResult{Gone: len(all) == 0}, nil
 				}
 			}},
-		{of: "DeleteAtOnce", name: "waits until the instance has booted", rule: "FailedPrecondition", with: func(b *broken) {
+		{caseName: "DeleteAtOnce", name: "waits until the instance has booted", rule: "FailedPrecondition", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				id, _ := idOf(req.ProviderID)
 				if s, err := b.cloud.getServer(ctx, b.cloud.account, id); err == nil &&
@@ -51,8 +51,8 @@ func deleteAndUpdateFlaws() []flaw {
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "DeleteAtOnce", name: "trusts a read that lags behind", rule: "leaves", cloud: func(c *fakeCloud) {
-			c.lag = 5
+		{caseName: "DeleteAtOnce", name: "trusts a read that lags behind", rule: "leaves", cloud: func(c *fakeCloud) {
+			c.readLag = 5
 		}, with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				if _, err := b.correct.Get(ctx,
@@ -63,20 +63,20 @@ func deleteAndUpdateFlaws() []flaw {
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "DeleteDuringCreate", name: "fails permanently", rule: "want an error after which Machinist retries",
+		{caseName: "DeleteDuringCreate", name: "fails permanently", rule: "want an error after which Machinist retries",
 			with: givesUpWhenDeletedMeanwhile},
-		{of: "DeleteLeavesNothing", name: "forgets the network interface", rule: "leaves [nic/", with: forgetsNICs},
-		{of: "DeleteLeavesNothing", name: "does not wait for the deletion", rule: "leaves [disk/", with: func(b *broken) {
+		{caseName: "DeleteLeavesNothing", name: "forgets the network interface", rule: "leaves [nic/", with: forgetsNICs},
+		{caseName: "DeleteLeavesNothing", name: "does not wait for the deletion", rule: "leaves [disk/", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				return provider.DeleteResult{Gone: err == nil || result.Gone}, err
 			}
 		}},
-		{of: "DeleteRefusesOthers", name: "does not check the tags", rule: "Delete by another machine",
+		{caseName: "DeleteRefusesOthers", name: "does not check the tags", rule: "Delete by another machine",
 			with: func(b *broken) {
 				b.requiredTags = func(string, provider.Machine) map[string]string { return nil }
 			}},
-		{of: "DeleteRefusesOthers", name: "deletes any instance if there is no UID",
+		{caseName: "DeleteRefusesOthers", name: "deletes any instance if there is no UID",
 			rule: "after Delete with neither provider ID nor UID", with: func(b *broken) {
 				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 					if req.Machine.UID == "" {
@@ -85,7 +85,7 @@ func deleteAndUpdateFlaws() []flaw {
 					return b.correct.Delete(ctx, req)
 				}
 			}},
-		{of: "UntaggedIsLeftAlone", name: "accepts missing tags", rule: "Delete of an instance with no tags",
+		{caseName: "UntaggedIsLeftAlone", name: "accepts missing tags", rule: "Delete of an instance with no tags",
 			with: func(b *broken) {
 				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 					id, _ := idOf(req.ProviderID)
@@ -98,55 +98,55 @@ func deleteAndUpdateFlaws() []flaw {
 				}
 			}},
 
-		{of: "UpdateToTheSame", name: "refuses", rule: "answers Refused, want Done",
+		{caseName: "UpdateToTheSame", name: "refuses", rule: "answers Refused, want Done",
 			with: updating(provider.UpdateResult{Outcome: provider.UpdateRefused, Reason: "never"})},
-		{of: "UpdateToTheSame", name: "has no reason", rule: "NeedsReplacement without a reason",
+		{caseName: "UpdateToTheSame", name: "has no reason", rule: "NeedsReplacement without a reason",
 			with: updating(provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement})},
-		{of: "UpdateToTheSame", name: "an invented outcome", rule: `outcome "Perhaps", which does not exist`,
+		{caseName: "UpdateToTheSame", name: "an invented outcome", rule: `outcome "Perhaps", which does not exist`,
 			with: updating(provider.UpdateResult{Outcome: "Perhaps"})},
-		{of: "UpdateToAnother", name: "never ends", rule: "it is in progress",
+		{caseName: "UpdateToAnother", name: "never ends", rule: "it is in progress",
 			with: updating(provider.UpdateResult{Outcome: provider.UpdateInProgress})},
-		{of: "UpdateToAnother", name: "always asks for a drain", rule: "asks for a drain after the node was drained",
+		{caseName: "UpdateToAnother", name: "always asks for a drain", rule: "asks for a drain after the node was drained",
 			with: updating(provider.UpdateResult{Outcome: provider.UpdateNeedsDrain})},
-		{of: "UpdateToAnother", name: "reports Done without a change",
+		{caseName: "UpdateToAnother", name: "reports Done without a change",
 			rule: "a repeated Update answers Done again: it answers NeedsDrain",
 			with: func(b *broken) {
 				b.update = func(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
-					if req.Drained {
+					if req.NodeDrained {
 						return provider.UpdateResult{Outcome: provider.UpdateDone}, nil
 					}
 					return b.correct.Update(ctx, req)
 				}
 			}},
-		{of: "UpdateRefusesOthers", name: "does not check the tags", rule: "Update by", with: func(b *broken) {
+		{caseName: "UpdateRefusesOthers", name: "does not check the tags", rule: "Update by", with: func(b *broken) {
 			b.update = func(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 				_, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})
 				return provider.UpdateResult{Outcome: provider.UpdateDone}, err
 			}
 		}},
-		{of: "AdoptTags", name: "sets no tags", rule: `Adopt: the instance has ClusterID ""`, with: func(b *broken) {
+		{caseName: "AdoptTags", name: "sets no tags", rule: `Adopt: the instance has ClusterID ""`, with: func(b *broken) {
 			b.adopt = func(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 				return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})
 			}
 		}},
-		{of: "AdoptReplacesFormer", name: "ignores the former identity",
+		{caseName: "AdoptReplacesFormer", name: "ignores the former identity",
 			rule: "Adopt with the former identity", with: func(b *broken) {
 				b.adopt = func(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
-					req.Former = nil
+					req.FormerIdentity = nil
 					return b.correct.Adopt(ctx, req)
 				}
 			}},
-		{of: "AdoptReplacesFormer", name: "accepts any former identity",
+		{caseName: "AdoptReplacesFormer", name: "accepts any former identity",
 			rule: "that names another former", with: func(b *broken) {
 				b.adopt = func(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 					in, err := b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: req.ProviderID})
-					if err == nil && req.Former != nil {
-						req.Former = &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
+					if err == nil && req.FormerIdentity != nil {
+						req.FormerIdentity = &provider.Identity{ClusterID: in.ClusterID, MachineUID: in.MachineUID}
 					}
 					return b.correct.Adopt(ctx, req)
 				}
 			}},
-		{of: "AdoptRefusesOthers", name: "adopts any instance", rule: "Adopt by", with: func(b *broken) {
+		{caseName: "AdoptRefusesOthers", name: "adopts any instance", rule: "Adopt by", with: func(b *broken) {
 			b.adopt = func(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 				id, _ := idOf(req.ProviderID)
 				err := b.cloud.change(ctx, b.cloud.account, id, func(s *server) { s.tags = req.Tags })
@@ -161,7 +161,7 @@ func deleteAndUpdateFlaws() []flaw {
 
 func conductAndFaultFlaws() []flaw {
 	return []flaw{
-		{of: "ManyAtOnce", name: "mixes up concurrent requests", rule: "concurrent Create", with: func(b *broken) {
+		{caseName: "ManyAtOnce", name: "mixes up concurrent requests", rule: "concurrent Create", with: func(b *broken) {
 			var mu sync.Mutex
 			var last provider.Machine
 			together := meeting()
@@ -177,15 +177,15 @@ func conductAndFaultFlaws() []flaw {
 				return b.correct.Create(ctx, req)
 			}
 		}},
-		{of: "EndedContext", name: "ignores the context", rule: "whose context was cancelled before", with: withoutContext},
-		{of: "SecretsStaySecret", name: "passes on the cloud's error",
+		{caseName: "EndedContext", name: "ignores the context", rule: "whose context was cancelled before", with: withoutContext},
+		{caseName: "SecretsStaySecret", name: "passes on the cloud's error",
 			rule: "contains the value of the credentials' key token", with: func(b *broken) {
 				before := b.translate
 				b.translate = func(err error) error {
 					return provider.Errorf(provider.CodeOf(before(err)), "the cloud answered: %w", err)
 				}
 			}},
-		{of: "SecretsStaySecret", name: "prints the user data", rule: "contains the user data", with: func(b *broken) {
+		{caseName: "SecretsStaySecret", name: "prints the user data", rule: "contains the user data", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
 				if err != nil {
@@ -194,9 +194,9 @@ func conductAndFaultFlaws() []flaw {
 				return in, nil
 			}
 		}},
-		{of: "SecretsStaySecret", name: "keeps the credentials in the scope",
+		{caseName: "SecretsStaySecret", name: "keeps the credentials in the scope",
 			rule: "Create's answer contains the value of the credentials' key token", with: converting(func(in *provider.Instance) { in.Scope = "token=" + newFakeCloud().account })},
-		{of: "ReadsChangeNothing", name: "List creates something",
+		{caseName: "ReadsChangeNothing", name: "List creates something",
 			rule: "reads changed the resources", with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 					_, _ = b.cloud.putNIC(ctx, b.cloud.account, "probe-"+random(4), nil)
@@ -204,19 +204,19 @@ func conductAndFaultFlaws() []flaw {
 				}
 			}},
 
-		{of: "LostCreateIsOne", name: "starts over", rule: "which Create returned", with: withoutIdempotency},
-		{of: "LostCreateIsOne", name: "claims that nothing happened", rule: "means that it had no effect",
+		{caseName: "LostCreateIsOne", name: "starts over", rule: "which Create returned", with: withoutIdempotency},
+		{caseName: "LostCreateIsOne", name: "claims that nothing happened", rule: "means that it had no effect",
 			with: func(b *broken) {
 				code(b, provider.Unavailable, provider.Throttled)
 			}},
-		{of: "CreateSettleIsHonest", name: "needs longer than CreateSettle", rule: "finds the instance within CreateSettle",
-			cloud: func(c *fakeCloud) { c.lag = 50 }, with: func(b *broken) { b.settle = time.Nanosecond }},
-		{of: "CreateSettleIsHonest", name: "sets the tags in a second call", rule: "finds the instance within CreateSettle",
+		{caseName: "CreateSettleIsHonest", name: "needs longer than CreateSettle", rule: "finds the instance within CreateSettle",
+			cloud: func(c *fakeCloud) { c.readLag = 50 }, with: func(b *broken) { b.settle = time.Nanosecond }},
+		{caseName: "CreateSettleIsHonest", name: "sets the tags in a second call", rule: "finds the instance within CreateSettle",
 			with: tagsLater},
-		{of: "LostCreateIsDeleted", name: "sets the tags in a second call", rule: "finds the instance within CreateSettle",
+		{caseName: "LostCreateIsDeleted", name: "sets the tags in a second call", rule: "finds the instance within CreateSettle",
 			with: tagsLater},
-		{of: "LostCreateIsDeleted", name: "forgets the network interface", rule: "leaves [nic/", with: forgetsNICs},
-		{of: "CutCreate", name: "leaves parts without a server", rule: "nothing is left after Delete by tags",
+		{caseName: "LostCreateIsDeleted", name: "forgets the network interface", rule: "leaves [nic/", with: forgetsNICs},
+		{caseName: "CutCreate", name: "leaves parts without a server", rule: "nothing is left after Delete by tags",
 			with: func(b *broken) {
 				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 					if _, err := b.correct.Get(ctx, provider.GetRequest(req)); provider.IsNotFound(err) {
@@ -225,7 +225,7 @@ func conductAndFaultFlaws() []flaw {
 					return b.correct.Delete(ctx, req)
 				}
 			}},
-		{of: "UnavailableCloud", name: "Get reports every error as NotFound",
+		{caseName: "UnavailableCloud", name: "Get reports every error as NotFound",
 			rule: "Get by tags during the fault Unavailable: NotFound", with: func(b *broken) {
 				b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 					in, err := b.correct.Get(ctx, req)
@@ -235,21 +235,21 @@ func conductAndFaultFlaws() []flaw {
 					return in, nil
 				}
 			}},
-		{of: "UnavailableCloud", name: "Delete reports every error as Gone",
+		{caseName: "UnavailableCloud", name: "Delete reports every error as Gone",
 			rule: "Delete by tags succeeds during the fault Unavailable", with: func(b *broken) {
 				b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 					result, err := b.correct.Delete(ctx, req)
 					return provider.DeleteResult{Gone: result.Gone || err != nil}, nil
 				}
 			}},
-		{of: "UnavailableCloud", name: "List returns an empty list", rule: "List succeeds during the fault Unavailable",
+		{caseName: "UnavailableCloud", name: "List returns an empty list", rule: "List succeeds during the fault Unavailable",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 					page, _ := b.correct.List(ctx, req)
 					return page, nil
 				}
 			}},
-		{of: "ThrottlingCloud", name: "drops RetryAfter", rule: "RetryAfter is 0s", with: func(b *broken) {
+		{caseName: "ThrottlingCloud", name: "drops RetryAfter", rule: "RetryAfter is 0s", with: func(b *broken) {
 			before := b.translate
 			b.translate = func(err error) error {
 				out := before(err)
@@ -259,20 +259,20 @@ func conductAndFaultFlaws() []flaw {
 				return out
 			}
 		}},
-		{of: "ExhaustedCloud", name: "reports a failure of the cloud", rule: "want an error with code ResourceExhausted",
+		{caseName: "ExhaustedCloud", name: "reports a failure of the cloud", rule: "want an error with code ResourceExhausted",
 			with: func(b *broken) { code(b, provider.ResourceExhausted, provider.Unavailable) }},
-		{of: "ExhaustedCloud", name: "forgets the network interface", rule: "left [nic/", with: forgetsNICs},
-		{of: "CloudRefusesCredentials", name: "reports a failure of the cloud",
+		{caseName: "ExhaustedCloud", name: "forgets the network interface", rule: "left [nic/", with: forgetsNICs},
+		{caseName: "CloudRefusesCredentials", name: "reports a failure of the cloud",
 			rule: "want an error with code Unauthenticated", with: func(b *broken) {
 				code(b, provider.Unauthenticated, provider.Internal)
 			}},
-		{of: "CloudForbids", name: "reports a mistake of the user", rule: "want an error with code PermissionDenied",
+		{caseName: "CloudForbids", name: "reports a mistake of the user", rule: "want an error with code PermissionDenied",
 			with: func(b *broken) { code(b, provider.PermissionDenied, provider.FailedPrecondition) }},
-		{of: "HangingCloud", name: "waits forever", rule: "does not return within", with: withoutContext},
-		{of: "ValidateAsksNobody", name: "asks the cloud", rule: "while the cloud does not answer",
+		{caseName: "HangingCloud", name: "waits forever", rule: "does not return within", with: withoutContext},
+		{caseName: "ValidateAsksNobody", name: "asks the cloud", rule: "while the cloud does not answer",
 			with: validatesAtTheCloud},
-		{of: "NothingIsLeft", name: "creates a part and loses track of it", rule: "nic/log-of-",
-			after: []string{"CreateMakesAnInstance"}, with: func(b *broken) {
+		{caseName: "NothingIsLeft", name: "creates a part and loses track of it", rule: "nic/log-of-",
+			earlierCases: []string{"CreateMakesAnInstance"}, with: func(b *broken) {
 				b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 					_, _ = b.cloud.putNIC(ctx, b.cloud.account, "log-of-"+req.Machine.Name, nil)
 					return b.correct.Create(ctx, req)

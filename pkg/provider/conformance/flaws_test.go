@@ -27,8 +27,8 @@ type broken struct {
 	scope    func(provider.Class) (string, error)
 	account  func(provider.Class) (string, error)
 	ending   func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error)
-	locate   func(context.Context, provider.LocateRequest) ([]provider.Located, error)
-	imports  func(context.Context, provider.ImportRequest) (provider.Imported, error)
+	locate   func(context.Context, provider.LocateRequest) ([]provider.LocatedInstance, error)
+	imports  func(context.Context, provider.ImportRequest) (provider.ImportedSpec, error)
 	release  func(context.Context, provider.ReleaseRequest) error
 	disown   func(context.Context, provider.DisownRequest) error
 }
@@ -91,11 +91,11 @@ func newBroken(c *fakeCloud) *broken {
 	}
 }
 
-func (b *broken) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+func (b *broken) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.LocatedInstance, error) {
 	return b.locate(ctx, req)
 }
 
-func (b *broken) Import(ctx context.Context, req provider.ImportRequest) (provider.Imported, error) {
+func (b *broken) Import(ctx context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 	return b.imports(ctx, req)
 }
 
@@ -108,14 +108,14 @@ func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {
 }
 
 type flaw struct {
-	// of is the name of the case that must find the flaw.
-	of   string
-	name string
+	// caseName is the name of the case that must find the flaw.
+	caseName string
+	name     string
 	// rule is a text that must be part of the case's failure message.
 	rule string
 	with func(b *broken)
-	// after contains the names of cases to run first, before the case that must find the flaw.
-	after []string
+	// earlierCases contains the names of cases to run first, before the case that must find the flaw.
+	earlierCases []string
 	// cloud is a function that prepares the fakeCloud. It is nil if the flaw is visible in every state of the cloud.
 	cloud func(*fakeCloud)
 }
@@ -164,8 +164,8 @@ func flaws() []flaw {
 func TestEveryCaseFindsItsFlaws(t *testing.T) {
 	found := map[string]bool{}
 	for _, f := range flaws() {
-		found[f.of] = true
-		t.Run(f.of+"/"+f.name, func(t *testing.T) {
+		found[f.caseName] = true
+		t.Run(f.caseName+"/"+f.name, func(t *testing.T) {
 			t.Parallel()
 			c := newFakeCloud()
 			if f.cloud != nil {
@@ -179,7 +179,7 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 			// Because of the flaw, an expected event never happens. The case then waits for the whole timeout, so the
 			// timeout must be short.
 			config.Timeout = time.Second
-			report := record(t, config, append(f.after, f.of)...)
+			report := record(t, config, append(f.earlierCases, f.caseName)...)
 			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.rule) {
 				t.Errorf("want a failure that contains %q, got:\n%s", f.rule, all)
 			}

@@ -46,7 +46,7 @@ func follows(resolve func(value string) (string, bool)) func(*broken) {
 
 func validatesAtTheCloud(b *broken) {
 	b.validate = func(ctx context.Context, req provider.ValidateRequest) error {
-		if err := b.correct.Validate(ctx, req); err != nil || req.Class.Credentials.Empty() {
+		if err := b.correct.Validate(ctx, req); err != nil || req.Class.Credentials.IsEmpty() {
 			return err
 		}
 		_, err := b.correct.List(ctx, provider.ListRequest{Class: req.Class, ClusterID: "any"})

@@ -12,7 +12,7 @@ import (
 )
 
 func importCases() []testCase {
-	launched := []need{needsImporter, needsAdopter, needsLegacies, needsLaunchLegacy}
+	launched := []requirement{needsImporter, needsAdopter, needsLegacies, needsLaunchLegacy}
 	tags := append(slices.Clone(launched), needsTags)
 	return []testCase{
 		{name: "ImportLocates",
@@ -25,11 +25,11 @@ func importCases() []testCase {
 			needs: launched, test: importMakesValidSpec},
 		{name: "ImportReportsUnknownFields",
 			rule:  "Import reports each unknown field as a Loss with its path, also in nested objects.",
-			needs: []need{needsImporter, needsLegacies}, test: importReportsUnknownFields},
+			needs: []requirement{needsImporter, needsLegacies}, test: importReportsUnknownFields},
 		{name: "ImportRefusesUnreadable", rule: "Import fails with InvalidArgument if its input is not a description.",
-			needs: []need{needsImporter, needsLegacies}, test: importRefusesUnreadable},
+			needs: []requirement{needsImporter, needsLegacies}, test: importRefusesUnreadable},
 		{name: "ImportIsPure", rule: "Import makes no call to the cloud, and returns the same result in every process.",
-			needs: []need{needsImporter, needsLegacies, injecting(Hanging)}, test: importIsPure},
+			needs: []requirement{needsImporter, needsLegacies, injecting(Hanging)}, test: importIsPure},
 		{name: "ReleaseRemovesCollectorTags",
 			rule: "Release removes the tags of the old collector from an adopted instance and its parts, and keeps all " +
 				"others. It can be repeated.",
@@ -66,8 +66,8 @@ func (t *trial) launchLegacy(source provider.Legacy) legacyInstance {
 	return out
 }
 
-// located returns what Locate reports about an instance, as soon as the instance is visible.
-func (t *trial) located(o legacyInstance) (found provider.Located) {
+// locate returns what Locate reports about an instance, as soon as the instance is visible.
+func (t *trial) locate(o legacyInstance) (found provider.LocatedInstance) {
 	t.Helper()
 	t.await("Locate finds "+o.providerID, func() (bool, string) {
 		all, err := t.driver.Locate(t.Context(), provider.LocateRequest{Legacy: o.Legacy})
@@ -145,8 +145,8 @@ func (t *trial) retry(attempted string, call func() error) {
 func importLocates(t *trial) {
 	for _, source := range t.Legacies {
 		o, another := t.launchLegacy(source), t.launchLegacy(source)
-		found := t.located(o)
-		t.located(another)
+		found := t.locate(o)
+		t.locate(another)
 		if found.Machine != o.machine && found.MachineUID != o.uid {
 			t.Errorf("Locate returns the old machine %q with UID %q, want name %q or UID %q", found.Machine, found.MachineUID,
 				o.machine, o.uid)
@@ -172,7 +172,7 @@ const maxFacts = 8 << 10
 func importMakesValidSpec(t *trial) {
 	for _, source := range t.Legacies {
 		o := t.launchLegacy(source)
-		imported, err := t.driver.Import(t.Context(), provider.ImportRequest{Legacy: source, Facts: t.located(o).Facts})
+		imported, err := t.driver.Import(t.Context(), provider.ImportRequest{Legacy: source, Facts: t.locate(o).Facts})
 		t.must(err, "Import")
 		for _, f := range imported.Findings {
 			if f.Level != provider.FindingNote {
@@ -274,7 +274,7 @@ func importIsPure(t *trial) {
 	t.inject(Fault{Kind: Hanging})
 	for _, source := range t.Legacies {
 		var first []byte
-		for _, d := range []*watched{t.driver, t.driver, t.restart()} {
+		for _, d := range []*checkedDriver{t.driver, t.driver, t.restart()} {
 			d.timeout = min(maxReturnDelay, d.timeout)
 			imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: source})
 			if err != nil {
@@ -293,7 +293,7 @@ func importIsPure(t *trial) {
 func releaseRemovesCollectorTags(t *trial) {
 	for _, source := range t.Legacies {
 		o := t.launchLegacy(source)
-		collected := t.located(o).Collected
+		collected := t.locate(o).IsCollected
 		t.adoptLegacy(o)
 		before := t.cloudTags(o)
 		want := maps.Clone(before)
@@ -310,7 +310,7 @@ func releaseRemovesCollectorTags(t *trial) {
 		}
 		t.awaitOwned(o)
 		t.await("Locate no longer reports a released instance as collected", func() (bool, string) {
-			return !t.located(o).Collected, "it still does"
+			return !t.locate(o).IsCollected, "it still does"
 		})
 	}
 }

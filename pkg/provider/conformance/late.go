@@ -12,26 +12,26 @@ func lateCases() []testCase {
 	return []testCase{
 		{name: "LateReads",
 			rule:  "While reads by ID lag behind, Create returns the same instance, and Delete leaves nothing behind.",
-			needs: []need{injecting(LateReads)}, test: lateReads},
+			needs: []requirement{injecting(LateReads)}, test: lateReads},
 		{name: "LateLists",
 			rule:  "While lists lag behind, a repeated Create returns the same instance, and Delete leaves nothing behind.",
-			needs: []need{injecting(LateLists)}, test: lateLists},
+			needs: []requirement{injecting(LateLists)}, test: lateLists},
 		{name: "LateTags",
 			rule: "While the cloud does not show the tags of an instance yet, a repeated Create returns the instance or an " +
 				"error that is retried, and Delete leaves nothing behind.",
-			needs: []need{injecting(LateTags)}, test: lateTags},
+			needs: []requirement{injecting(LateTags)}, test: lateTags},
 		{name: "LostCreateShowsLate",
 			rule: "After a Create whose answer was lost, Get by tags finds the instance within CreateSettle, even while lists " +
 				"and tags lag behind.",
-			needs: []need{injecting(LostCreate), injecting(LateLists), injecting(LateTags)}, test: lostCreateShowsLate},
+			needs: []requirement{injecting(LostCreate), injecting(LateLists), injecting(LateTags)}, test: lostCreateShowsLate},
 		{name: "DoneLate",
 			rule: "The cloud may answer a request with an error and still carry it out later. A repeated Create then " +
 				"results in one instance, and Delete leaves nothing behind.",
-			needs: []need{injecting(DoneLate), needsResources}, test: doneLate},
+			needs: []requirement{injecting(DoneLate), needsResources}, test: doneLate},
 		{name: "QuotaFreesLate",
 			rule: "Until the quota of a deleted instance is free, Create fails with ResourceExhausted. Then Create " +
 				"succeeds.",
-			needs: []need{injecting(QuotaFreesLate)}, test: quotaFreesLate},
+			needs: []requirement{injecting(QuotaFreesLate)}, test: quotaFreesLate},
 	}
 }
 
@@ -41,7 +41,7 @@ func lateCases() []testCase {
 func (t *trial) checkLateCloud(kind FaultKind, tolerated ...provider.Code) {
 	t.Helper()
 	before := t.resourcesNow()
-	t.inject(Fault{Kind: kind, For: t.lag()})
+	t.inject(Fault{Kind: kind, Duration: t.lag()})
 	s := t.subject()
 	t.checkTags(t.retryCreate(t.driver, s, "while the cloud lags behind"), s, "Create")
 	created := time.Now()
@@ -75,7 +75,7 @@ func lateTags(t *trial) { t.checkLateCloud(LateTags, provider.FailedPrecondition
 func lostCreateShowsLate(t *trial) {
 	before := t.resourcesNow()
 	for _, kind := range []FaultKind{LateLists, LateTags} {
-		t.inject(Fault{Kind: kind, For: t.lag()})
+		t.inject(Fault{Kind: kind, Duration: t.lag()})
 	}
 	s := t.subject()
 	// A driver must not cache the answer of this early read.
@@ -137,7 +137,7 @@ func doneLate(t *trial) {
 	before := t.resourcesNow()
 	s := t.subject()
 	t.launch(s)
-	end := t.inject(Fault{Kind: DoneLate, For: lag})
+	end := t.inject(Fault{Kind: DoneLate, Duration: lag})
 	_, err := t.driver.Delete(t.Context(), t.deleteByID(s))
 	failed := time.Now()
 	end()
@@ -156,7 +156,7 @@ func doneLate(t *trial) {
 // and carries them out later. createDoneLate returns the time at which Create ended, and whether Create completed.
 func (t *trial) createDoneLate(s *subject, calls int) (ended time.Time, completed bool) {
 	t.Helper()
-	end := t.inject(Fault{Kind: DoneLate, Skip: calls, For: t.lag()})
+	end := t.inject(Fault{Kind: DoneLate, Skip: calls, Duration: t.lag()})
 	in, err := t.driver.Create(t.Context(), t.createRequest(s))
 	ended = time.Now()
 	end()
@@ -176,7 +176,7 @@ func quotaFreesLate(t *trial) {
 	before := t.resourcesNow()
 	t.launch(s)
 	// The fault must last until the driver has noticed that the instance is gone.
-	t.inject(Fault{Kind: QuotaFreesLate, For: 3 * t.lag()})
+	t.inject(Fault{Kind: QuotaFreesLate, Duration: 3 * t.lag()})
 	t.delete(t.driver, t.deleteByID(s))
 	refused := 0
 	t.await("Create succeeds when the quota of the deleted instance is free", func() (bool, string) {

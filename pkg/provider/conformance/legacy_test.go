@@ -37,7 +37,7 @@ func (c *fakeCloud) launchLegacy(ctx context.Context, old provider.Legacy, machi
 	return c.launch(ctx, machine, tags)
 }
 
-func (d *correct) Locate(ctx context.Context, req provider.LocateRequest) (found []provider.Located, err error) {
+func (d *correct) Locate(ctx context.Context, req provider.LocateRequest) (found []provider.LocatedInstance, err error) {
 	token, err := d.tokenOf(req.Legacy.Credentials)
 	if err != nil {
 		return nil, err
@@ -51,23 +51,23 @@ func (d *correct) Locate(ctx context.Context, req provider.LocateRequest) (found
 		for _, s := range page {
 			if in := d.convert(s); s.tags[oldMachine] != "" && !seen[in.ProviderID] {
 				seen[in.ProviderID] = true
-				found = append(found, provider.Located{Instance: *in, Machine: s.tags[oldMachine],
-					MachineUID: types.UID(s.tags[oldMachineUID]), Collected: s.tags[oldCollector] != ""})
+				found = append(found, provider.LocatedInstance{Instance: *in, Machine: s.tags[oldMachine],
+					MachineUID: types.UID(s.tags[oldMachineUID]), IsCollected: s.tags[oldCollector] != ""})
 			}
 		}
 	}
 	return found, nil
 }
 
-func (d *correct) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+func (d *correct) Import(_ context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 	old, err := legacy.Parse(req.Legacy.Spec)
 	if err != nil {
-		return provider.Imported{}, err
+		return provider.ImportedSpec{}, err
 	}
-	spec, err := json.Marshal(machineSpec{APIVersion: "fake/v1", Kind: "Fake", Size: old.Required("size")})
-	old.Object("disk").Known("gib")
+	spec, err := json.Marshal(machineSpec{APIVersion: "fake/v1", Kind: "Fake", Size: old.RequiredString("size")})
+	old.Object("disk").MarkRead("gib")
 	token, _ := req.Legacy.Credentials.Get("token")
-	return provider.Imported{Spec: spec, Credentials: map[string][]byte{"token": token.Reveal()},
+	return provider.ImportedSpec{Spec: spec, Credentials: map[string][]byte{"token": token.Reveal()},
 		Findings: old.Findings()}, err
 }
 

@@ -13,23 +13,23 @@ func optionalCases() []testCase {
 		{name: "ListScopeIsStable",
 			rule: "ListScope returns the same name for the same class in every process, makes no call, and the name contains " +
 				"no secret.",
-			needs: []need{needsScoper}, test: listScopeIsStable},
+			needs: []requirement{needsScoper}, test: listScopeIsStable},
 		{name: "OneListForAScope",
 			rule:  "If ListScope returns the same name for two classes, List returns the same instances for both.",
-			needs: []need{needsScoper, needsOtherSpec}, test: oneListForAScope},
+			needs: []requirement{needsScoper, needsOtherSpec}, test: oneListForAScope},
 		{name: "AccountIsStable",
 			rule: "Account returns the same name for the same class in every process, makes no call, and the name contains no " +
 				"secret.",
-			needs: []need{needsAccounter}, test: accountIsStable},
+			needs: []requirement{needsAccounter}, test: accountIsStable},
 		{name: "InterruptionsAreReported",
 			rule: "Interruptions returns every instance whose interruption was announced and not withdrawn, and no other " +
 				"instance.",
-			needs: []need{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
+			needs: []requirement{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
 	}
 }
 
 // callName calls ListScope or Account, which have no context and return a name. The method must return soon.
-func (t *trial) callName(what string, d *watched, class provider.Class, ask func() (string, error)) string {
+func (t *trial) callName(what string, d *checkedDriver, class provider.Class, ask func() (string, error)) string {
 	t.Helper()
 	type answer struct {
 		name string
@@ -53,12 +53,12 @@ func (t *trial) callName(what string, d *watched, class provider.Class, ask func
 	}
 }
 
-func (t *trial) listScope(d *watched, class provider.Class) string {
+func (t *trial) listScope(d *checkedDriver, class provider.Class) string {
 	t.Helper()
 	return t.callName("ListScope", d, class, func() (string, error) { return d.driver.(provider.Scoper).ListScope(class) })
 }
 
-func (t *trial) account(d *watched, class provider.Class) string {
+func (t *trial) account(d *checkedDriver, class provider.Class) string {
 	t.Helper()
 	return t.callName("Account", d, class, func() (string, error) { return d.driver.(provider.Accounter).Account(class) })
 }
@@ -69,7 +69,7 @@ func accountIsStable(t *trial) { t.checkNameIsStable("Account", t.account) }
 
 // checkNameIsStable calls the method while the cloud hangs, in new processes, and for the same class in a different
 // notation.
-func (t *trial) checkNameIsStable(what string, ask func(*watched, provider.Class) string) {
+func (t *trial) checkNameIsStable(what string, ask func(*checkedDriver, provider.Class) string) {
 	_, _ = t.tryInject(Fault{Kind: Hanging})
 	name := ask(t.driver, t.Class)
 	for range 2 {
@@ -148,8 +148,8 @@ func interruptionsAreReported(t *trial) {
 		if found == nil {
 			return false, "it does not"
 		}
-		if !found.At.IsZero() && found.At.Sub(at).Abs() > time.Minute {
-			t.Errorf("Interruptions returns the time %s, want %s, which was announced", found.At, at)
+		if !found.ReclaimTime.IsZero() && found.ReclaimTime.Sub(at).Abs() > time.Minute {
+			t.Errorf("Interruptions returns the time %s, want %s, which was announced", found.ReclaimTime, at)
 		}
 		return true, ""
 	})

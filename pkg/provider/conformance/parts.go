@@ -7,11 +7,11 @@ func partCases() []testCase {
 		{name: "PartsRemain",
 			rule: "If disks, network interfaces or addresses remain after their instance was deleted, Delete deletes them " +
 				"before it reports Gone.",
-			needs: []need{injecting(PartsRemain), needsResources}, test: partsRemain},
+			needs: []requirement{injecting(PartsRemain), needsResources}, test: partsRemain},
 		{name: "PartsGoneFirst",
 			rule: "An instance whose disks, network interfaces or addresses were already deleted is still found and " +
 				"deleted.",
-			needs: []need{injecting(PartsGoneFirst)}, test: partsGoneFirst},
+			needs: []requirement{injecting(PartsGoneFirst)}, test: partsGoneFirst},
 		{name: "FoundIsTrue",
 			rule: "Delete reports Found together with Gone if it found and deleted the instance within the call, and never " +
 				"if there was no instance.",

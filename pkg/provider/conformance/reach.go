@@ -53,7 +53,7 @@ func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set))
 // skips the case.
 func (t *trial) inject(fault Fault) (end func()) {
 	t.Helper()
-	if slices.Contains(t.Never, fault.Kind) {
+	if slices.Contains(t.ImpossibleFaults, fault.Kind) {
 		t.skip("Config.Never has " + string(fault.Kind))
 	}
 	end, injected := t.tryInject(fault)
@@ -66,7 +66,7 @@ func (t *trial) inject(fault Fault) (end func()) {
 // tryInject injects a fault if the configuration supports it. If not, the case runs without the fault.
 func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	t.Helper()
-	if t.Cloud.Inject == nil || slices.Contains(t.Never, fault.Kind) {
+	if t.Cloud.Inject == nil || slices.Contains(t.ImpossibleFaults, fault.Kind) {
 		return nil, false
 	}
 	heal, err := t.Cloud.Inject(t.Context(), fault)
@@ -88,7 +88,7 @@ func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 // cleanUp ends faults and deletes the instances of the case. cleanUp only logs failures, because the case does not
 // test the cleanup.
 func (t *trial) cleanUp() {
-	defer t.ended.Store(true)
+	defer t.hasEnded.Store(true)
 	for _, end := range slices.Backward(t.cleanups) {
 		end()
 	}

@@ -45,36 +45,36 @@ type testCase struct {
 	name string
 	// rule is the expectation in the table of docs/reference/conformance.md.
 	rule  string
-	needs []need
+	needs []requirement
 	test  func(*trial)
 }
 
-// need is the name of something that a case requires: a hook or an option in Config, or an optional interface of the
+// requirement is the name of something that a case requires: a hook or an option in Config, or an optional interface of the
 // driver.
-type need string
+type requirement string
 
 const (
-	needsResources    need = "Cloud.Resources"
-	needsLaunch       need = "Cloud.Launch"
-	needsMalformed    need = "MalformedCredentials"
-	needsRejected     need = "RejectedCredentials"
-	needsOtherSpec    need = "OtherSpec"
-	needsNamed        need = "Cloud.LaunchNamed"
-	needsAnnounce     need = "Cloud.Announce"
-	needsLegacies     need = "Legacies"
-	needsLaunchLegacy need = "Cloud.LaunchLegacy"
-	needsTags         need = "Cloud.Tags"
+	needsResources    requirement = "Cloud.Resources"
+	needsLaunch       requirement = "Cloud.Launch"
+	needsMalformed    requirement = "MalformedCredentials"
+	needsRejected     requirement = "RejectedCredentials"
+	needsOtherSpec    requirement = "OtherSpec"
+	needsNamed        requirement = "Cloud.LaunchNamed"
+	needsAnnounce     requirement = "Cloud.Announce"
+	needsLegacies     requirement = "Legacies"
+	needsLaunchLegacy requirement = "Cloud.LaunchLegacy"
+	needsTags         requirement = "Cloud.Tags"
 
-	needsAdopter     need = "provider.Adopter"
-	needsScoper      need = "provider.Scoper"
-	needsAccounter   need = "provider.Accounter"
-	needsInterrupter need = "provider.Interrupter"
-	needsImporter    need = "provider.Importer"
+	needsAdopter     requirement = "provider.Adopter"
+	needsScoper      requirement = "provider.Scoper"
+	needsAccounter   requirement = "provider.Accounter"
+	needsInterrupter requirement = "provider.Interrupter"
+	needsImporter    requirement = "provider.Importer"
 )
 
 // implementedBy checks a requirement. optional is true if the requirement is an optional interface of drivers, and
 // implemented is true if the driver implements this interface.
-func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
+func (n requirement) implementedBy(d provider.Driver) (optional, implemented bool) {
 	switch n {
 	case needsAdopter:
 		_, implemented = d.(provider.Adopter)
@@ -92,7 +92,7 @@ func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
 	return true, implemented
 }
 
-func injecting(kind FaultKind) need { return need("Cloud.Inject: " + string(kind)) }
+func injecting(kind FaultKind) requirement { return requirement("Cloud.Inject: " + string(kind)) }
 
 func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
@@ -103,18 +103,18 @@ func cases() []testCase {
 
 type suite struct {
 	Config
-	// before contains the resources of the cloud before the suite ran, or nil without Cloud.Resources.
-	before  map[string]bool
-	skipped []string
+	// initialResources contains the resources of the cloud before the suite ran, or nil without Cloud.Resources.
+	initialResources map[string]bool
+	skipped          []string
 }
 
 func newSuite(ctx context.Context, c Config) (*suite, error) {
-	c, err := c.complete()
+	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	s := &suite{Config: c}
-	if s.before, err = s.resources(ctx); err != nil {
+	if s.initialResources, err = s.resources(ctx); err != nil {
 		return nil, fmt.Errorf("Cloud.Resources: %w", err)
 	}
 	return s, nil
@@ -134,7 +134,7 @@ func (s *suite) run(r report, c testCase) {
 
 // require skips or fails the case if a hook, an option or an interface is missing. It does not check faults: only the
 // call of Cloud.Inject shows whether a fault is supported.
-func (t *trial) require(n need) {
+func (t *trial) require(n requirement) {
 	t.Helper()
 	if optional, implemented := n.implementedBy(t.driver.driver); optional {
 		if !implemented {
@@ -149,11 +149,11 @@ func (t *trial) require(n need) {
 	case needsLaunch:
 		missing = t.Cloud.Launch == nil
 	case needsMalformed, needsRejected:
-		if t.Class.Credentials.Empty() {
+		if t.Class.Credentials.IsEmpty() {
 			t.skip("the driver needs no credentials")
 		}
 		missing = n == needsMalformed && len(t.MalformedCredentials) == 0 || n == needsRejected &&
-			t.RejectedCredentials.Empty()
+			t.RejectedCredentials.IsEmpty()
 	case needsOtherSpec:
 		missing = len(t.OtherSpec) == 0
 	case needsNamed:
@@ -175,9 +175,9 @@ func (t *trial) require(n need) {
 }
 
 // skipOrFail ends a case that needs something that the configuration does not have.
-func (t *trial) skipOrFail(n need) {
+func (t *trial) skipOrFail(n requirement) {
 	t.Helper()
-	if t.Full {
+	if t.RequireHooks {
 		t.fatalf("Config.Full is set and %s is missing", n)
 	}
 	t.skip(fmt.Sprintf("Config does not have %s", n))

@@ -16,20 +16,20 @@ type trial struct {
 	report
 	*suite
 	name   string
-	driver *watched
+	driver *checkedDriver
 	// userDataSecret is a text in all user data. No answer of the driver may contain this text.
 	userDataSecret string
 	subjects       []*subject
 	// The functions in cleanups end injected faults, and remove instances that were launched without the driver.
 	cleanups []func()
 	// After the case, ended is true, and Errorf ignores failures. A call of the driver may still be running then.
-	ended atomic.Bool
+	hasEnded atomic.Bool
 }
 
 // Errorf reports a failure. Errorf removes leaked secrets from the text.
 func (t *trial) Errorf(format string, args ...any) {
 	t.Helper()
-	if t.ended.Load() {
+	if t.hasEnded.Load() {
 		return
 	}
 	t.report.Errorf("%s", t.redact(fmt.Sprintf(format, args...)))
@@ -53,11 +53,11 @@ func (t *trial) must(err error, attempted string, args ...any) {
 	}
 }
 
-func (t *trial) restart() *watched {
+func (t *trial) restart() *checkedDriver {
 	t.Helper()
 	d, err := t.New()
 	t.must(err, "Config.New")
-	return &watched{driver: d, t: t, timeout: provider.CallTimeout(d)}
+	return &checkedDriver{driver: d, t: t, timeout: provider.CallTimeout(d)}
 }
 
 // subject is a machine for which a case creates an instance.

@@ -15,7 +15,7 @@ func updateCases() []testCase {
 		{name: "UpdateToAnother",
 			rule: "If the providerSpec differs, repeated Update calls end with Done, Refused, ByAgent or NeedsReplacement. " +
 				"If Update answers NeedsDrain, the calls after the drain end with one of these outcomes.",
-			needs: []need{needsOtherSpec}, test: updateToAnother},
+			needs: []requirement{needsOtherSpec}, test: updateToAnother},
 		{name: "UpdateRefusesOthers",
 			rule: "Update of an instance of another owner fails with FailedPrecondition. Update of an instance that does not " +
 				"exist fails with NotFound.",
@@ -61,8 +61,8 @@ func updateToTheSame(t *trial) {
 	t.awaitRunning(s)
 	before := t.resourcesNow()
 	req := t.updateRequest(s)
-	for _, req.Drained = range []bool{false, true} {
-		attempted := fmt.Sprintf("Update to the current specification with Drained=%v", req.Drained)
+	for _, req.NodeDrained = range []bool{false, true} {
+		attempted := fmt.Sprintf("Update to the current specification with Drained=%v", req.NodeDrained)
 		if outcome := t.updateOnce(req, s, attempted); outcome != provider.UpdateDone &&
 			outcome != provider.UpdateNeedsReplacement {
 			t.Errorf("%s answers %s, want Done or NeedsReplacement", attempted, outcome)
@@ -83,13 +83,13 @@ func updateToAnother(t *trial) {
 	req.Class.Spec = t.OtherSpec
 	outcome := t.updateOnce(req, s, "Update")
 	if outcome == provider.UpdateNeedsDrain {
-		req.Drained = true
+		req.NodeDrained = true
 		if outcome = t.updateOnce(req, s, "Update after the drain"); outcome == provider.UpdateNeedsDrain {
 			t.Errorf("Update asks for a drain after the node was drained")
 		}
 	}
 	if outcome == provider.UpdateDone {
-		req.Drained = false
+		req.NodeDrained = false
 		t.await("a repeated Update answers Done again", func() (bool, string) {
 			again := t.updateOnce(req, s, "a repeated Update after the outcome Done")
 			return again == provider.UpdateDone, "it answers " + string(again)

@@ -16,54 +16,54 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// watched wraps the tested driver. Every call has a deadline, as in Machinist. Every answer is checked: instances must
+// checkedDriver wraps the tested driver. Every call has a deadline, as in Machinist. Every answer is checked: instances must
 // be valid, fields must not exceed their limits, and no answer may contain secrets.
-type watched struct {
+type checkedDriver struct {
 	driver  provider.Driver
 	t       *trial
 	timeout time.Duration
 }
 
-func (w *watched) Name() string { return w.driver.Name() }
+func (w *checkedDriver) Name() string { return w.driver.Name() }
 
-func (w *watched) Validate(ctx context.Context, req provider.ValidateRequest) error {
+func (w *checkedDriver) Validate(ctx context.Context, req provider.ValidateRequest) error {
 	_, err := watch(ctx, w, "Validate", req.Class, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, w.driver.Validate(ctx, req)
 	})
 	return err
 }
 
-func (w *watched) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
+func (w *checkedDriver) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
 	return watch(ctx, w, "Capacity", req.Class, nil, func(ctx context.Context) (provider.Capacity, error) {
 		return w.driver.Capacity(ctx, req)
 	})
 }
 
-func (w *watched) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+func (w *checkedDriver) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 	return watch(ctx, w, "Create", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.Create(ctx, req)
 	})
 }
 
-func (w *watched) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+func (w *checkedDriver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 	return watch(ctx, w, "Get", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.Get(ctx, req)
 	})
 }
 
-func (w *watched) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
+func (w *checkedDriver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	return watch(ctx, w, "Update", req.Class, nil, func(ctx context.Context) (provider.UpdateResult, error) {
 		return w.driver.Update(ctx, req)
 	})
 }
 
-func (w *watched) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+func (w *checkedDriver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	return watch(ctx, w, "Delete", req.Class, nil, func(ctx context.Context) (provider.DeleteResult, error) {
 		return w.driver.Delete(ctx, req)
 	})
 }
 
-func (w *watched) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+func (w *checkedDriver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	return watch(ctx, w, "List", req.Class, func(operation string, page provider.ListPage) error {
 		for i := range page.Instances {
 			_ = w.checkInstance(operation, &page.Instances[i]) // The instance is not nil, so there is no error.
@@ -78,14 +78,14 @@ func (w *watched) List(ctx context.Context, req provider.ListRequest) (provider.
 }
 
 // Adopt must only be called if the driver implements provider.Adopter.
-func (w *watched) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
+func (w *checkedDriver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	return watch(ctx, w, "Adopt", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.(provider.Adopter).Adopt(ctx, req)
 	})
 }
 
 // Interruptions must only be called if the driver implements provider.Interrupter.
-func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
+func (w *checkedDriver) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {
 	return watch(ctx, w, "Interruptions", req.Class, func(operation string, all []provider.Interruption) error {
 		for _, i := range all {
@@ -101,21 +101,21 @@ func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsR
 }
 
 // Locate, Import, Release and Disown must only be called if the driver implements provider.Importer.
-func (w *watched) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
-	return watch(ctx, w, "Locate", legacyClass(req.Legacy), func(operation string, all []provider.Located) error {
+func (w *checkedDriver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.LocatedInstance, error) {
+	return watch(ctx, w, "Locate", legacyClass(req.Legacy), func(operation string, all []provider.LocatedInstance) error {
 		for i := range all {
 			_ = w.checkInstance(operation, &all[i].Instance) // The instance is not nil, so there is no error.
 			w.checkNoSecrets(operation+"'s facts", string(all[i].Facts), legacyClass(req.Legacy))
 		}
 		return nil
-	}, func(ctx context.Context) ([]provider.Located, error) {
+	}, func(ctx context.Context) ([]provider.LocatedInstance, error) {
 		return w.driver.(provider.Importer).Locate(ctx, req)
 	})
 }
 
 // Import checks everything except the credentials, which it returns unchecked.
-func (w *watched) Import(ctx context.Context, req provider.ImportRequest) (out provider.Imported, err error) {
-	checked, err := watch(ctx, w, "Import", legacyClass(req.Legacy), nil, func(ctx context.Context) (provider.Imported,
+func (w *checkedDriver) Import(ctx context.Context, req provider.ImportRequest) (out provider.ImportedSpec, err error) {
+	checked, err := watch(ctx, w, "Import", legacyClass(req.Legacy), nil, func(ctx context.Context) (provider.ImportedSpec,
 		error) {
 		var err error
 		out, err = w.driver.(provider.Importer).Import(ctx, req)
@@ -128,14 +128,14 @@ func (w *watched) Import(ctx context.Context, req provider.ImportRequest) (out p
 	return checked, err
 }
 
-func (w *watched) Release(ctx context.Context, req provider.ReleaseRequest) error {
+func (w *checkedDriver) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	_, err := watch(ctx, w, "Release", req.Class, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, w.driver.(provider.Importer).Release(ctx, req)
 	})
 	return err
 }
 
-func (w *watched) Disown(ctx context.Context, req provider.DisownRequest) error {
+func (w *checkedDriver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	_, err := watch(ctx, w, "Disown", req.Class, nil, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, w.driver.(provider.Importer).Disown(ctx, req)
 	})
@@ -150,7 +150,7 @@ func legacyClass(old provider.Legacy) provider.Class {
 
 // watch calls the driver and checks the result. Many goroutines may call watch, so it reports failures with Errorf and
 // never calls FailNow.
-func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, check func(string, T) error,
+func watch[T any](ctx context.Context, w *checkedDriver, operation string, class provider.Class, check func(string, T) error,
 	do func(context.Context) (T, error)) (out T, err error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
@@ -196,7 +196,7 @@ var (
 	nodeNameFormat   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-func (w *watched) checkError(operation string, err error) {
+func (w *checkedDriver) checkError(operation string, err error) {
 	w.t.Helper()
 	if code := provider.CodeOf(err); !slices.Contains(codes, code) {
 		w.t.Errorf("%s's error has the code %q, which does not exist: %v", operation, code, err)
@@ -207,7 +207,7 @@ func (w *watched) checkError(operation string, err error) {
 }
 
 // checkInstance checks an instance. It returns an error if the instance is nil.
-func (w *watched) checkInstance(operation string, in *provider.Instance) error {
+func (w *checkedDriver) checkInstance(operation string, in *provider.Instance) error {
 	w.t.Helper()
 	wrong := func(format string, args ...any) {
 		w.t.Helper()
@@ -245,7 +245,7 @@ func (w *watched) checkInstance(operation string, in *provider.Instance) error {
 	return nil
 }
 
-func (w *watched) checkNoSecrets(where, text string, class provider.Class) {
+func (w *checkedDriver) checkNoSecrets(where, text string, class provider.Class) {
 	w.t.Helper()
 	for what, secret := range w.t.secrets(class.Credentials) {
 		for form, encoded := range encodings(secret) {

@@ -5,7 +5,7 @@
 //	spec.Region = old.Required("region")
 //	spec.Disk = old.Object("disk").Int("sizeGiB")
 //	old.Known("apiVersion", "kind")
-//	return provider.Imported{Spec: …, Findings: old.Findings()}, nil
+//	return provider.ImportedSpec{Spec: …, Findings: old.Findings()}, nil
 package legacy
 
 import (
@@ -29,7 +29,7 @@ type Object struct {
 	fields map[string]any
 	// The keys of the map are the names of the fields that the driver has read. If a field contains objects, the value
 	// is the list of these objects, and each of them records its own read fields.
-	read map[string][]*Object
+	readFields map[string][]*Object
 	// findings are the findings of the whole description, shared by all its objects.
 	findings *[]provider.Finding
 }
@@ -53,7 +53,7 @@ func Parse(spec provider.Secret) (*Object, error) {
 }
 
 func newObject(path string, fields map[string]any, findings *[]provider.Finding) *Object {
-	return &Object{path: path, fields: fields, read: map[string][]*Object{}, findings: findings}
+	return &Object{path: path, fields: fields, readFields: map[string][]*Object{}, findings: findings}
 }
 
 // Has returns true if the field is set and not null. A call of Has does not mark the field as read.
@@ -76,9 +76,9 @@ func (o *Object) Path(name string) string {
 	return strings.ToValidUTF8(name, "�")
 }
 
-// Known marks the named fields as read, so that Findings does not report them. Use Known for fields that have no
+// MarkRead marks the named fields as read, so that Findings does not report them. Use MarkRead for fields that have no
 // meaning for the instance.
-func (o *Object) Known(names ...string) {
+func (o *Object) MarkRead(names ...string) {
 	for _, name := range names {
 		o.get(name)
 	}
@@ -94,8 +94,8 @@ func (o *Object) String(name string) string {
 	return text
 }
 
-// Required returns the string in a field that every instance needs. A missing or empty field is a Blocker.
-func (o *Object) Required(name string) string {
+// RequiredString returns the string in a field that every instance needs. A missing or empty field is a Blocker.
+func (o *Object) RequiredString(name string) string {
 	value := o.String(name)
 	if value == "" && !reported(*o.findings, o.Path(name)) {
 		o.Report(provider.FindingBlocker, provider.FindingRequiredField, name, "is required; set it with an override")
@@ -195,7 +195,7 @@ func (o *Object) Map(name string) map[string]string {
 // Object returns the object in a field, to be read field by field. It returns an object without fields if the field is
 // missing.
 func (o *Object) Object(name string) *Object {
-	if below := o.read[name]; len(below) == 1 {
+	if below := o.readFields[name]; len(below) == 1 {
 		return below[0]
 	}
 	value := o.get(name)
@@ -204,7 +204,7 @@ func (o *Object) Object(name string) *Object {
 		o.mistyped(name, "an object")
 	}
 	below := newObject(o.Path(name), fields, o.findings)
-	o.read[name] = []*Object{below}
+	o.readFields[name] = []*Object{below}
 	return below
 }
 
@@ -227,7 +227,7 @@ func (o *Object) Objects(name string) []*Object {
 		}
 		below = append(below, newObject(o.Path(name)+"["+strconv.Itoa(i)+"]", fields, o.findings))
 	}
-	o.read[name] = below
+	o.readFields[name] = below
 	return below
 }
 
@@ -254,7 +254,7 @@ func (o *Object) Findings() []provider.Finding {
 
 func (o *Object) reportUnread() {
 	for _, name := range o.Names() {
-		below, known := o.read[name]
+		below, known := o.readFields[name]
 		if !known {
 			o.Report(provider.FindingLoss, provider.FindingUnknownField, name,
 				"this driver does not know the field; new instances are created without its setting")
@@ -266,8 +266,8 @@ func (o *Object) reportUnread() {
 }
 
 func (o *Object) get(name string) any {
-	if _, again := o.read[name]; !again {
-		o.read[name] = nil
+	if _, again := o.readFields[name]; !again {
+		o.readFields[name] = nil
 	}
 	return o.fields[name]
 }

@@ -34,7 +34,7 @@ func TestUnreadFieldsAreReportedByPath(t *testing.T) {
 		one.Bool("read")
 	}
 	o.Map("map")
-	o.Known("known")
+	o.MarkRead("known")
 	want := "Loss UnknownField above.not\nLoss UnknownField list[1].not\nLoss UnknownField not"
 	if got := found(o); got != want {
 		t.Errorf("findings\n%s\nwant\n%s", got, want)
@@ -44,8 +44,8 @@ func TestUnreadFieldsAreReportedByPath(t *testing.T) {
 func TestValuesOfAnotherTypeAreBlockersAndReadAsZero(t *testing.T) {
 	o := parse(t, `{"a":1,"b":"x","c":1.5,"d":"x","e":{"k":1},"f":["a",1],"g":[1],"h":"x","i":7,"j":[]}`)
 	if o.String("a") != "" || o.Bool("b") || o.Int("c") != 0 || o.Number("d") != nil || len(o.Map("e")) > 0 ||
-		len(o.Strings("f")) > 0 || len(o.Objects("g")) > 0 || o.Object("h").String("x") != "" || o.Required("i") != "" ||
-		o.Required("k") != "" {
+		len(o.Strings("f")) > 0 || len(o.Objects("g")) > 0 || o.Object("h").String("x") != "" || o.RequiredString("i") != "" ||
+		o.RequiredString("k") != "" {
 		t.Error("a value of another type was returned")
 	}
 	o.String("j")

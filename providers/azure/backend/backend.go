@@ -94,8 +94,8 @@ func (a *Azure) Start(ctx context.Context, s *stack.Stack) (url string, err erro
 	return a.endpoint.URL, err
 }
 
-// Left implements stack.Backend.
-func (a *Azure) Left(ctx context.Context) (live, created int, err error) {
+// CountResources implements stack.Backend.
+func (a *Azure) CountResources(ctx context.Context) (live, created int, err error) {
 	state, err := a.State(ctx)
 	if err != nil {
 		return 0, 0, err

@@ -53,7 +53,7 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 	c.grants = nil
 	withoutGrants := c.driver()
 	classOf := func(namespace string) provider.Class {
-		return provider.Class{Spec: sample.Spec(), Credentials: public.In(namespace)}
+		return provider.Class{Spec: sample.Spec(), Credentials: public.InNamespace(namespace)}
 	}
 	list := func(d *driver.Driver, namespace string) error {
 		_, err := d.List(t.Context(), provider.ListRequest{ClusterID: cluster, Class: classOf(namespace)})
@@ -140,7 +140,7 @@ func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
 		adopt := func(id string) (*provider.Instance, error) {
 			r := request("a", class())
 			return c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
-				ProviderID: id, Tags: r.Tags, Former: &provider.Identity{ClusterID: "theirs", MachineUID: "uid-theirs"}})
+				ProviderID: id, Tags: r.Tags, FormerIdentity: &provider.Identity{ClusterID: "theirs", MachineUID: "uid-theirs"}})
 		}
 		elsewhere, _, err := c.launchIn(t.Context(), "network", "elsewhere", theirs)
 		c.must(err)

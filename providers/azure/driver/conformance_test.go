@@ -22,7 +22,7 @@ import (
 
 func TestTheDriverConforms(t *testing.T) {
 	const moment = 20 * time.Millisecond
-	slow := func(o *fakeazure.Options) { o.Boot, o.Stop, o.Change = moment, moment, moment }
+	slow := func(o *fakeazure.Options) { o.BootDuration, o.StopDuration, o.ChangeDuration = moment, moment, moment }
 	for name, test := range map[string]struct {
 		open   opener
 		change func(*fakeazure.Options)
@@ -63,12 +63,12 @@ func TestTheDriverConforms(t *testing.T) {
 				RejectedCredentials: credentials("clientSecret", "not~the~secret"),
 				PublicCredentials: []string{"tenantID", "subscriptionID", "clientID", "azureTenantId", "azure_tenant_id",
 					"azure_subscription_id", "azure_client_id", "azure_region", "userData"},
-				Version:       "v1.36.3",
-				Timeout:       time.Minute,
-				Full:          true,
-				Never:         unsupported,
-				Legacies:      legacies(),
-				CollectorTags: collectorTags(),
+				Version:          "v1.36.3",
+				Timeout:          time.Minute,
+				RequireHooks:     true,
+				ImpossibleFaults: unsupported,
+				Legacies:         legacies(),
+				CollectorTags:    collectorTags(),
 				Cloud: conformance.Cloud{
 					LaunchLegacy: c.launchLegacy,
 					Tags:         c.tagsAndOptions,
@@ -131,15 +131,15 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 	type options = fakeazure.Options
 	switch f.Kind {
 	case conformance.LateReads:
-		return c.alter(func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = f.For, f.For },
+		return c.alter(func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = f.Duration, f.Duration },
 			func(o *options) { o.Semantics.ReadsMissNew, o.Semantics.ReadsShowDeleted = 0, 0 })
 	case conformance.LateLists:
 		var before time.Duration
-		return c.alter(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.For) }, func(o *options) {
+		return c.alter(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.Duration) }, func(o *options) {
 			o.ListLag = before
 		})
 	case conformance.LateTags:
-		return c.alter(func(o *options) { o.Semantics.TagsLate = f.For }, func(o *options) { o.Semantics.TagsLate = 0 })
+		return c.alter(func(o *options) { o.Semantics.TagsLate = f.Duration }, func(o *options) { o.Semantics.TagsLate = 0 })
 	case conformance.UnsteadyLists:
 		return c.alter(func(o *options) { o.Semantics.ListsRepeat, o.Semantics.ListsTurn = true, true },
 			func(o *options) { o.Semantics.ListsRepeat, o.Semantics.ListsTurn = false, false })
@@ -156,7 +156,7 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 		c.DropParts(provider.TagCluster)
 		return func() {}, nil
 	case conformance.QuotaFreesLate:
-		return c.FreezeQuota(f.For), nil
+		return c.FreezeQuota(f.Duration), nil
 	}
 	fault := fakeazure.Fault{Operation: "*"}
 	switch f.Kind {
@@ -165,7 +165,7 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 	case conformance.Unavailable:
 		fault.Skip, fault.Status, fault.Code = f.Skip, http.StatusServiceUnavailable, "ServiceUnavailable"
 	case conformance.DoneLate:
-		fault.Writes, fault.Skip, fault.Late, fault.Status, fault.Code = true, f.Skip, f.For, http.StatusGatewayTimeout, "GatewayTimeout"
+		fault.Writes, fault.Skip, fault.Late, fault.Status, fault.Code = true, f.Skip, f.Duration, http.StatusGatewayTimeout, "GatewayTimeout"
 	case conformance.Throttled:
 		fault.Status, fault.Code, fault.RetryAfter = http.StatusTooManyRequests, "TooManyRequests", int(f.RetryAfter.Seconds())
 	case conformance.GivesUp:
@@ -206,7 +206,7 @@ func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags m
 		return err == nil, fmt.Sprint(err)
 	})
 	c.eventually("the machine runs", func() (bool, string) {
-		return slices.Contains(c.Running(), name), "the machine does not run"
+		return slices.Contains(c.RunningNames(), name), "the machine does not run"
 	})
 	return "azure://" + vm, func(ctx context.Context) error {
 		return c.call(ctx, http.MethodDelete, vm+"?api-version=2025-04-01", nil)

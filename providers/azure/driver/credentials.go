@@ -43,7 +43,7 @@ type account struct {
 // parseCredentials trims white space, because Secrets created from files end with a newline. Errors name the invalid
 // key but never contain its value.
 func parseCredentials(c provider.Credentials) (account, error) {
-	if c.Empty() {
+	if c.IsEmpty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
 			"the credentials are missing; create a Secret with the keys %s, %s and %s", keyTenant, keySubscription, keyClient)
 	}
@@ -114,7 +114,7 @@ func ParseGrant(text string) (Grant, error) {
 func needsWorkloadIdentity(c provider.Credentials) bool {
 	_, hasSecret := c.Get(keySecret)
 	_, hasCertificate := c.Get(keyCertificate)
-	return !hasSecret && !hasCertificate && !c.Empty()
+	return !hasSecret && !hasCertificate && !c.IsEmpty()
 }
 
 // checkGrant returns an error if the account needs the process's workload identity but has no grant for it. If the

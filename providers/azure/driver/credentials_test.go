@@ -83,7 +83,7 @@ func TestProcessSignsInWithWorkloadIdentity(t *testing.T) {
 		t.Errorf("without a token: got %v, want Unauthenticated", err)
 	}
 	c.token = filepath.Join(t.TempDir(), "token")
-	c.grants, own = []driver.Grant{{Namespace: "team-a", Client: application}}, own.In("team-a")
+	c.grants, own = []driver.Grant{{Namespace: "team-a", Client: application}}, own.InNamespace("team-a")
 	token(subject)
 	c.must(c.list(own))
 	token("system:serviceaccount:default:somebody")

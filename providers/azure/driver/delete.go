@@ -41,7 +41,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
-	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
+	return provider.DeleteResult{Gone: len(left) == 0, Remaining: strings.Join(left, "; ")}, nil
 }
 
 // deleteOne deletes one virtual machine with its parts and returns what still exists.
@@ -84,7 +84,7 @@ func (c *clients) confirmedAbsent(ctx context.Context, at location) (bool, error
 	var response *http.Response
 	_, err := c.vms.BeginDelete(policy.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
 	switch {
-	case absent(err):
+	case isAbsent(err):
 		return true, nil
 	case err != nil:
 		return false, translate(ctx, err, "delete virtual machine "+at.name)
@@ -163,7 +163,7 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 	if in.State == provider.StateTerminating {
 		return nil
 	}
-	if _, err := c.vms.BeginDelete(ctx, at.group, at.name, nil); err != nil && !absent(err) {
+	if _, err := c.vms.BeginDelete(ctx, at.group, at.name, nil); err != nil && !isAbsent(err) {
 		return translate(ctx, err, "delete virtual machine "+at.name)
 	}
 	return nil
@@ -174,7 +174,7 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 func (c *clients) deleteParts(ctx context.Context, group string, p parts, own owner) (left []string, err error) {
 	for _, name := range p.interfaces {
 		found, err := c.interfaces.Get(ctx, group, name, nil)
-		if absent(err) {
+		if isAbsent(err) {
 			continue
 		}
 		if err != nil {
@@ -188,14 +188,14 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		_, err = c.interfaces.BeginDelete(ctx, group, name, nil)
-		if err != nil && !absent(err) && !inUse(err) {
+		if err != nil && !isAbsent(err) && !inUse(err) {
 			return nil, translate(ctx, err, "delete network interface "+name)
 		}
 		left = append(left, "network interface "+name+azureAnswer(err))
 	}
 	for _, name := range p.publicIPs {
 		found, err := c.publicIPs.Get(ctx, group, name, nil)
-		if absent(err) {
+		if isAbsent(err) {
 			continue
 		}
 		if err != nil {
@@ -210,14 +210,14 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue // Azure is deleting the address, or its interface still exists.
 		}
 		_, err = c.publicIPs.BeginDelete(ctx, group, name, nil)
-		if err != nil && !absent(err) && !inUse(err) {
+		if err != nil && !isAbsent(err) && !inUse(err) {
 			return nil, translate(ctx, err, "delete public address "+name)
 		}
 		left = append(left, "public address "+name+azureAnswer(err))
 	}
 	for _, name := range p.disks {
 		found, err := c.disks.Get(ctx, group, name, nil)
-		if absent(err) {
+		if isAbsent(err) {
 			continue
 		}
 		if err != nil {
@@ -231,7 +231,7 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		_, err = c.disks.BeginDelete(ctx, group, name, nil)
-		if err != nil && !absent(err) && !inUse(err) {
+		if err != nil && !isAbsent(err) && !inUse(err) {
 			return nil, translate(ctx, err, "delete disk "+name)
 		}
 		left = append(left, "disk "+name+azureAnswer(err))

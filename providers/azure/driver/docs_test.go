@@ -102,7 +102,7 @@ func TestDriverAcceptsExamples(t *testing.T) {
 	}
 }
 
-func permissionsOf(t *testing.T) *permissions.Needs {
+func permissionsOf(t *testing.T) *permissions.Requirements {
 	t.Helper()
 	text, err := os.ReadFile("../permissions.yaml")
 	if err != nil {
@@ -139,7 +139,7 @@ func TestDocsShowRole(t *testing.T) {
 func runLifecycle(t *testing.T, actions []string) error {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
-		o.Actions, o.Change, o.Boot, o.Stop = actions, time.Millisecond, time.Millisecond, time.Millisecond
+		o.Actions, o.ChangeDuration, o.BootDuration, o.StopDuration = actions, time.Millisecond, time.Millisecond, time.Millisecond
 	})
 	d, req := c.driver(), request("a", class())
 	if _, err := d.Capacity(t.Context(), provider.CapacityRequest{Class: req.Class}); err != nil {
@@ -159,8 +159,8 @@ func runLifecycle(t *testing.T, actions []string) error {
 	}
 	update := provider.UpdateRequest{
 		Machine: req.Machine, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope, Version: req.Version,
-		Drained: true,
-		Class:   class("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
+		NodeDrained: true,
+		Class:       class("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
 	}
 	if err := waitUntil(c, func() (bool, error) {
 		result, err := d.Update(t.Context(), update)

@@ -110,7 +110,7 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	if _, err := machine.ParseSpec(req.Class.Spec); err != nil {
 		return err
 	}
-	if req.Class.Credentials.Empty() {
+	if req.Class.Credentials.IsEmpty() {
 		return nil
 	}
 	a, err := parseCredentials(req.Class.Credentials)

@@ -166,7 +166,7 @@ func classify(e *azcore.ResponseError) (provider.Code, string) {
 // answer contains no secret.
 func azureAnswer(err error) string {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
-	if !ok || absent(err) {
+	if !ok || isAbsent(err) {
 		return ""
 	}
 	text := azureCode(response.ErrorCode)
@@ -209,8 +209,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// absent reports whether the resource or its resource group does not exist.
-func absent(err error) bool {
+// isAbsent reports whether the resource or its resource group does not exist.
+func isAbsent(err error) bool {
 	response, ok := errors.AsType[*azcore.ResponseError](err)
 	return ok && response.StatusCode == http.StatusNotFound && response.ErrorCode != "SubscriptionNotFound"
 }
@@ -218,7 +218,7 @@ func absent(err error) bool {
 // isDanglingReference reports whether the request refers to a missing resource.
 func isDanglingReference(err error) bool {
 	code := codeOf(err)
-	return absent(err) || code == "InvalidResourceReference" || code == "LinkedInvalidPropertyId"
+	return isAbsent(err) || code == "InvalidResourceReference" || code == "LinkedInvalidPropertyId"
 }
 
 // withField adds the field of the providerSpec that caused the error.

@@ -93,7 +93,7 @@ func TestPartDeletedDuringCreateIsNotErrorOfClass(t *testing.T) {
 			provider.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCloud(t, func(o *fakeazure.Options) { o.Change = test.change })
+			c := newCloud(t, func(o *fakeazure.Options) { o.ChangeDuration = test.change })
 			for _, f := range test.faults {
 				c.Inject(f)
 			}
@@ -144,7 +144,7 @@ func TestDriverDistinguishesQuotaFromCapacity(t *testing.T) {
 // Azure accepts most machines before it knows whether it has enough capacity.
 func TestInstanceFailsWhenAzureLacksCapacityLater(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
-		c := newCloud(t, func(o *fakeazure.Options) { o.Boot = 30 * time.Millisecond })
+		c := newCloud(t, func(o *fakeazure.Options) { o.BootDuration = 30 * time.Millisecond })
 		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", AsyncCode: "AllocationFailed"})
 		req := request("a", class())
 		in, err := c.driver().Create(t.Context(), req)
@@ -177,8 +177,8 @@ func TestCreationSucceedsAfterTimeout(t *testing.T) {
 			"next Create finds the machine": func(c *cloud, req provider.CreateRequest) {
 				in, err := c.driver().Create(c.Context(), req)
 				c.must(err)
-				if c.Created() != 1 {
-					c.Errorf("got %d machines, want 1", c.Created())
+				if c.CreatedCount() != 1 {
+					c.Errorf("got %d machines, want 1", c.CreatedCount())
 				}
 				c.has(allParts()...)
 				del := deletion(req)
@@ -250,7 +250,7 @@ func TestInterfaceLeftByCrash(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				// The change takes longer than the interval between two checks. If the driver restarted the deletion at
 				// each check, the deletion would never finish.
-				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
+				c := newCloud(t, func(o *fakeazure.Options) { o.ChangeDuration = 200 * time.Millisecond })
 				req := request("a", class())
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable,
 					Code: "ServiceUnavailable"})

@@ -83,7 +83,7 @@ func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMach
 	attempted := "get virtual machine " + at.name
 	out, err := c.vms.Get(ctx, at.group, at.name,
 		&armcompute.VirtualMachinesClientGetOptions{Expand: ref(armcompute.InstanceViewTypesInstanceView)})
-	if absent(err) {
+	if isAbsent(err) {
 		return nil, &provider.Error{Code: provider.NotFound, Message: attempted + ": the virtual machine does not exist",
 			Cause: err}
 	}
@@ -120,7 +120,7 @@ func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) 
 			continue
 		}
 		n, err := c.interfaces.Get(ctx, id.ResourceGroupName, id.Name, nil)
-		if absent(err) {
+		if isAbsent(err) {
 			continue // Azure deletes the interface together with its machine.
 		}
 		if err != nil {
@@ -159,7 +159,7 @@ func (c *clients) publicAddress(ctx context.Context, resourceID string) (string,
 		return "", nil
 	}
 	found, err := c.publicIPs.Get(ctx, id.ResourceGroupName, id.Name, nil)
-	if absent(err) {
+	if isAbsent(err) {
 		return "", nil // Azure deletes the address together with its machine.
 	}
 	if err != nil {

@@ -168,13 +168,13 @@ func (c *clients) addressRemoved(ctx context.Context, o *vmRequest, i int) bool 
 		return false
 	}
 	_, err := c.publicIPs.Get(ctx, o.spec.ResourceGroup, publicIPName(o.name, i), nil)
-	return absent(err)
+	return isAbsent(err)
 }
 
 // interfaceRemoved reports whether an interface was created but no longer exists.
 func (c *clients) interfaceRemoved(ctx context.Context, o *vmRequest, i int) bool {
 	_, err := c.interfaces.Get(ctx, o.spec.ResourceGroup, interfaceName(o.name, i), nil)
-	return absent(err)
+	return isAbsent(err)
 }
 
 // removedMeanwhile returns the error for a part that was deleted during Create. The cause is that the machine is
@@ -216,7 +216,7 @@ func (c *clients) put(ctx context.Context, o *vmRequest, interfaces []string) (*
 
 // operationError translates the error of an accepted operation. NotFound means that the part itself was deleted.
 func operationError(ctx context.Context, err error, attempted, field string) error {
-	if absent(err) {
+	if isAbsent(err) {
 		return removedMeanwhile(attempted)
 	}
 	return createError(ctx, err, attempted, field)

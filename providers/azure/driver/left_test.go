@@ -29,7 +29,7 @@ func TestDeleteReportsRemainingPartsWithAzureAnswer(t *testing.T) {
 			if result.Gone {
 				t.Fatal("Delete reported Gone although a disk still exists")
 			}
-			if left = result.Left; left == "" {
+			if left = result.Remaining; left == "" {
 				t.Error("Delete did not report what is left")
 			}
 		}

@@ -29,10 +29,10 @@ type translation struct {
 
 // Import implements provider.Importer. If the old description lacks a value because the old system chose a default,
 // Import reads the value from the facts of an instance.
-func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.Imported, error) {
+func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
 	t, err := newTranslation(req.Legacy, req.Facts)
 	if err != nil {
-		return provider.Imported{}, err
+		return provider.ImportedSpec{}, err
 	}
 	switch t.source {
 	case provider.SourceGardener:
@@ -45,9 +45,9 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	t.setCommonFields()
 	raw, err := json.Marshal(t.spec)
 	if err != nil {
-		return provider.Imported{}, provider.Errorf(provider.Internal, "write the providerSpec")
+		return provider.ImportedSpec{}, provider.Errorf(provider.Internal, "write the providerSpec")
 	}
-	out := provider.Imported{Spec: raw, Credentials: t.credentials, Findings: t.old.Findings()}
+	out := provider.ImportedSpec{Spec: raw, Credentials: t.credentials, Findings: t.old.Findings()}
 	_, err = machine.ParseSpec(raw)
 	if e, invalid := errors.AsType[*provider.Error](err); invalid && !blocked(out.Findings) {
 		out.Findings = append(out.Findings, provider.Finding{Level: provider.FindingBlocker,

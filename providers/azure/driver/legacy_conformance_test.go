@@ -117,7 +117,7 @@ func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name stri
 		return err == nil, fmt.Sprint(err)
 	})
 	c.eventually("the machine runs", func() (bool, string) {
-		return strings.Contains(strings.Join(c.Running(), " ")+" ", name+" "), "the machine does not run"
+		return strings.Contains(strings.Join(c.RunningNames(), " ")+" ", name+" "), "the machine does not run"
 	})
 	return "azure://" + vm, func(ctx context.Context) error {
 		if err := c.call(ctx, http.MethodDelete, vm+"?api-version=2025-04-01", nil); err != nil {

@@ -43,7 +43,7 @@ const maxFactsBytes = 8 << 10
 
 // Locate implements provider.Importer. Locate searches only the resource group that the old description names. Old
 // systems name a virtual machine after its Machine. Locate ignores machines whose tags name another cluster.
-func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.Located, error) {
+func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]provider.LocatedInstance, error) {
 	t, err := newTranslation(req.Legacy, nil)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if !groupFormat.MatchString(group) {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old description names no resource group")
 	}
-	c, err := d.clients(provider.NewCredentials(t.credentials).In(req.Legacy.Credentials.Namespace()))
+	c, err := d.clients(provider.NewCredentials(t.credentials).InNamespace(req.Legacy.Credentials.Namespace()))
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, err
 	}
-	var found []provider.Located
+	var found []provider.LocatedInstance
 	for _, vm := range withoutDuplicates(vms, vmID) {
 		if !t.mayHaveCreated(vm.Tags) {
 			continue
@@ -108,8 +108,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 			return nil, err
 		}
 		at, _ := c.locationOf(vm) // convert has already checked the ID.
-		located := provider.Located{Instance: *in, Machine: at.name, Facts: factsOf(vm, parts),
-			Collected: hasRoleTag(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
+		located := provider.LocatedInstance{Instance: *in, Machine: at.name, Facts: factsOf(vm, parts),
+			IsCollected: hasRoleTag(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
 		located.MachineUID = types.UID(tagValue(vm.Tags, machineUIDTag))
 		if vm.Tags[provider.TagCluster] == nil && !isMarked(vm.Tags) {
 			located.NotAdoptable = "the virtual machine" + missingTagHelp

@@ -13,9 +13,9 @@ import (
 // https://github.com/gardener/machine-controller-manager-provider-azure
 func (t *translation) gardener() {
 	s, old := &t.spec, t.old
-	s.Location, s.ResourceGroup, s.Tags = old.Required("location"), old.Required("resourceGroup"), t.tags(old)
+	s.Location, s.ResourceGroup, s.Tags = old.RequiredString("location"), old.RequiredString("resourceGroup"), t.tags(old)
 	p := old.Object("properties")
-	s.VMSize = p.Object("hardwareProfile").Required("vmSize")
+	s.VMSize = p.Object("hardwareProfile").RequiredString("vmSize")
 	if zone := p.Int("zone"); zone != 0 {
 		s.Zone = strconv.FormatInt(zone, 10)
 	}
@@ -38,7 +38,7 @@ func (t *translation) gardener() {
 	if diagnostics := p.Object("diagnosticsProfile"); diagnostics.Bool("enabled") {
 		s.BootDiagnostics = &machine.BootDiagnostics{StorageURI: diagnostics.String("storageURI")}
 	} else {
-		diagnostics.Known("storageURI")
+		diagnostics.MarkRead("storageURI")
 	}
 	if p.Has("securityProfile") {
 		p.Report(provider.FindingLoss, "SecurityProfile", "securityProfile", "new machines have no security profile")
@@ -46,7 +46,7 @@ func (t *translation) gardener() {
 	t.gardenerStorage(p.Object("storageProfile"))
 	t.gardenerLogin(p.Object("osProfile"))
 	network, subnet := p.Object("networkProfile"), old.Object("subnetInfo")
-	network.Known("networkInterfaces") // The old system does not use this field.
+	network.MarkRead("networkInterfaces") // The old system does not use this field.
 	group := subnet.String("vnetResourceGroup")
 	if group == "" {
 		group = s.ResourceGroup
@@ -54,8 +54,8 @@ func (t *translation) gardener() {
 	// The old system enables forwarding on all interfaces.
 	s.NetworkInterfaces = []machine.NetworkInterface{{IPForwarding: true,
 		AcceleratedNetworking: network.Bool("acceleratedNetworking"),
-		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", subnet.Required("vnetName"),
-			subnet.Required("subnetName"))}}
+		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", subnet.RequiredString("vnetName"),
+			subnet.RequiredString("subnetName"))}}
 	if old.Has("cloudConfiguration") {
 		old.Report(provider.FindingNote, "Cloud", "cloudConfiguration",
 			"the flag --azure-cloud of the provider selects the Azure cloud")
@@ -67,7 +67,7 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 	t.spec.Image = machine.Image{GalleryImageID: image.String("id"),
 		CommunityGalleryImageID: image.String("communityGalleryImageID"),
 		SharedGalleryImageID:    image.String("sharedGalleryImageID")}
-	image.Known("skipMarketplaceAgreement")
+	image.MarkRead("skipMarketplaceAgreement")
 	if urn := image.String("urn"); urn != "" {
 		parts := strings.Split(urn, ":")
 		if len(parts) != 4 {
@@ -78,14 +78,14 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 		}
 	}
 	disk := storage.Object("osDisk")
-	disk.Known("name", "createOption") // This provider sets the name, and the disk is always created from the image.
+	disk.MarkRead("name", "createOption") // This provider sets the name, and the disk is always created from the image.
 	t.spec.OSDisk = machine.OSDisk{SizeGiB: int32Of(disk, "diskSizeGB"), Caching: disk.String("caching"),
 		StorageAccountType: disk.Object("managedDisk").String("storageAccountType")}
 	if managed := disk.Object("managedDisk"); managed.Has("securityProfile") {
 		managed.Report(provider.FindingLoss, "ConfidentialDisk", "securityProfile", "new disks are not confidential")
 	}
 	for _, data := range storage.Objects("dataDisks") {
-		data.Known("name")
+		data.MarkRead("name")
 		lun := int32Of(data, "lun")
 		t.spec.DataDisks = append(t.spec.DataDisks, machine.DataDisk{LUN: &lun, SizeGiB: int32Of(data, "diskSizeGB"),
 			StorageAccountType: data.String("storageAccountType"), Caching: data.String("caching")})
@@ -97,11 +97,11 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 
 func (t *translation) gardenerLogin(login *legacy.Object) {
 	// The user data is in the Secret, and the old system does not use the password.
-	login.Known("computerName", "adminPassword", "customData")
+	login.MarkRead("computerName", "adminPassword", "customData")
 	t.spec.AdminUsername = login.String("adminUsername")
 	linux := login.Object("linuxConfiguration")
-	linux.Known("disablePasswordAuthentication")
+	linux.MarkRead("disablePasswordAuthentication")
 	keys := linux.Object("ssh").Object("publicKeys")
-	keys.Known("path")
+	keys.MarkRead("path")
 	t.spec.SSHPublicKey = keys.String("keyData")
 }

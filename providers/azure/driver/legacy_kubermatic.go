@@ -9,10 +9,10 @@ import (
 // https://github.com/kubermatic/machine-controller
 func (t *translation) kubermatic() {
 	s, old := &t.spec, t.old
-	s.Location, s.ResourceGroup, s.VMSize = old.Required("location"), old.Required("resourceGroup"), old.Required("vmSize")
+	s.Location, s.ResourceGroup, s.VMSize = old.RequiredString("location"), old.RequiredString("resourceGroup"), old.RequiredString("vmSize")
 	s.Tags = t.tags(old)
 	// This provider always uses Standard public addresses.
-	old.Known("loadBalancerSku")
+	old.MarkRead("loadBalancerSku")
 	zones := old.Strings("zones")
 	if len(zones) > 0 {
 		s.Zone = zones[0]
@@ -32,15 +32,15 @@ func (t *translation) kubermatic() {
 		lun := int32(0)
 		s.DataDisks = []machine.DataDisk{{LUN: &lun, SizeGiB: size, StorageAccountType: old.String("dataDiskSKU")}}
 	} else {
-		old.Known("dataDiskSKU")
+		old.MarkRead("dataDiskSKU")
 	}
 	group := old.String("vnetResourceGroup")
 	if group == "" {
 		group = s.ResourceGroup
 	}
 	s.NetworkInterfaces = []machine.NetworkInterface{{
-		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", old.Required("vnetName"),
-			old.Required("subnetName")),
+		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", old.RequiredString("vnetName"),
+			old.RequiredString("subnetName")),
 		PublicIP:              old.Bool("assignPublicIP"),
 		AcceleratedNetworking: old.Bool("enableAcceleratedNetworking"),
 		SecurityGroupID:       t.id(s.ResourceGroup, "Microsoft.Network/networkSecurityGroups", old.String("securityGroupName")),

@@ -14,12 +14,12 @@ import (
 func (t *translation) openShift() {
 	s, old := &t.spec, t.old
 	// The caller has already resolved the references.
-	old.Known("apiVersion", "kind")
-	old.Object("metadata").Known("creationTimestamp")
+	old.MarkRead("apiVersion", "kind")
+	old.Object("metadata").MarkRead("creationTimestamp")
 	for _, secret := range []string{"userDataSecret", "credentialsSecret"} {
-		old.Object(secret).Known("name", "namespace")
+		old.Object(secret).MarkRead("name", "namespace")
 	}
-	s.Location, s.ResourceGroup, s.VMSize = old.Required("location"), old.Required("resourceGroup"), old.Required("vmSize")
+	s.Location, s.ResourceGroup, s.VMSize = old.RequiredString("location"), old.RequiredString("resourceGroup"), old.RequiredString("vmSize")
 	s.Zone, s.Tags, s.AdminUsername = old.String("zone"), t.tags(old), "capi"
 	if key := old.String("sshPublicKey"); key != "" {
 		decoded, err := base64.StdEncoding.DecodeString(key)
@@ -93,7 +93,7 @@ func (t *translation) openShiftDisks() {
 		t.spec.OSDisk.Ephemeral, t.spec.OSDisk.Caching, t.spec.OSDisk.StorageAccountType = &machine.Ephemeral{}, "", ""
 	}
 	for _, data := range t.old.Objects("dataDisks") {
-		data.Known("nameSuffix")
+		data.MarkRead("nameSuffix")
 		lun, managed := int32Of(data, "lun"), data.Object("managedDisk")
 		t.spec.DataDisks = append(t.spec.DataDisks, machine.DataDisk{LUN: &lun, SizeGiB: int32Of(data, "diskSizeGB"),
 			Caching: data.String("cachingType"), StorageAccountType: managed.String("storageAccountType"),
@@ -112,7 +112,7 @@ func (t *translation) openShiftNetwork() {
 		group = t.spec.ResourceGroup
 	}
 	n := machine.NetworkInterface{PublicIP: old.Bool("publicIP"), AcceleratedNetworking: old.Bool("acceleratedNetworking"),
-		SubnetID:        t.id(group, "Microsoft.Network/virtualNetworks/subnets", old.Required("vnet"), old.Required("subnet")),
+		SubnetID:        t.id(group, "Microsoft.Network/virtualNetworks/subnets", old.RequiredString("vnet"), old.RequiredString("subnet")),
 		SecurityGroupID: t.id(group, "Microsoft.Network/networkSecurityGroups", old.String("securityGroup"))}
 	for _, name := range old.Strings("applicationSecurityGroups") {
 		n.ApplicationSecurityGroupIDs = append(n.ApplicationSecurityGroupIDs,

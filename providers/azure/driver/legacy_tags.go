@@ -58,7 +58,7 @@ func (c *clients) releaseParts(ctx context.Context, vm *armcompute.VirtualMachin
 			_, err = c.interfaces.UpdateTags(ctx, id.ResourceGroupName, id.Name,
 				armnetwork.TagsObject{Tags: withoutRoleTags(n.Tags)}, nil)
 		}
-		if err != nil && !absent(err) {
+		if err != nil && !isAbsent(err) {
 			return translate(ctx, err, "tag network interface "+id.Name)
 		}
 	}
@@ -68,7 +68,7 @@ func (c *clients) releaseParts(ctx context.Context, vm *armcompute.VirtualMachin
 			_, err = c.disks.BeginUpdate(ctx, id.ResourceGroupName, id.Name,
 				armcompute.DiskUpdate{Tags: withoutRoleTags(disk.Tags)}, nil)
 		}
-		if err != nil && !absent(err) {
+		if err != nil && !isAbsent(err) {
 			return translate(ctx, err, "tag disk "+id.Name)
 		}
 	}

@@ -75,7 +75,7 @@ func behaviors() map[string]behavior {
 func (with behavior) open(t *testing.T, newCloud opener) *cloud {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
-		o.Boot, o.Stop, o.Change = 50*time.Millisecond, 50*time.Millisecond, 10*time.Millisecond
+		o.BootDuration, o.StopDuration, o.ChangeDuration = 50*time.Millisecond, 50*time.Millisecond, 10*time.Millisecond
 		o.ListLag, o.Semantics, o.CoreQuota = with.listLag, with.Semantics, with.quota
 	})
 	_, _, err := c.launch(t.Context(), map[string]string{"owner": "other"})
@@ -168,7 +168,7 @@ func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 			if left := c.Resources(); !slices.Equal(left, before) {
 				t.Errorf("got the resources %v after the deletion, want %v", left, before)
 			}
-			if created := c.Created(); created != n+2 { // The other owner's machine counts, too.
+			if created := c.CreatedCount(); created != n+2 { // The other owner's machine counts, too.
 				t.Errorf("got %d virtual machines in total, want %d", created, n+2)
 			}
 		}
@@ -200,8 +200,8 @@ func TestDeleteRightAfterCreate(t *testing.T) {
 		if left := c.Resources(); !slices.Equal(left, before) {
 			t.Errorf("got the resources %v after the deletion, want %v", left, before)
 		}
-		if c.Created() > 2 {
-			t.Errorf("got %d virtual machines in total, want at most 2", c.Created())
+		if c.CreatedCount() > 2 {
+			t.Errorf("got %d virtual machines in total, want at most 2", c.CreatedCount())
 		}
 	})
 }
@@ -284,7 +284,7 @@ func TestDriverKeepsMachineOfOtherOwnerWithSameName(t *testing.T) {
 					t.Errorf("Get by tags: got %v, want NotFound", err)
 				}
 				c.deleteUntilGone(d, deletion(req))
-				if left := c.Resources(); !slices.Equal(left, before) || c.Created() != 2 {
+				if left := c.Resources(); !slices.Equal(left, before) || c.CreatedCount() != 2 {
 					t.Errorf("got the resources %v, want %v", left, before)
 				}
 			})

@@ -78,7 +78,7 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	case sizeDiffers && u.spec.Resize != machine.ResizeDeallocate && !resizing:
 		return provider.UpdateNeedsReplacement, fmt.Sprintf("the size changes from %s to %s, and resize is %s",
 			u.instance.Type, u.spec.VMSize, u.spec.Resize), nil
-	case sizeDiffers && !resizing && !u.req.Drained:
+	case sizeDiffers && !resizing && !u.req.NodeDrained:
 		return provider.UpdateNeedsDrain, "the machine must be deallocated to change its size", nil
 	}
 	wanted := u.wantedTags()
@@ -197,20 +197,20 @@ func (u *update) tagParts(ctx context.Context) error {
 	}
 	for _, name := range p.publicIPs {
 		if _, err := u.publicIPs.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil &&
-			!absent(err) {
+			!isAbsent(err) {
 			return translate(ctx, err, "tag public address "+name)
 		}
 	}
 	for _, name := range p.interfaces {
 		if _, err := u.interfaces.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil &&
-			!absent(err) {
+			!isAbsent(err) {
 			return translate(ctx, err, "tag network interface "+name)
 		}
 	}
 	for _, name := range p.disks {
 		// An ephemeral disk is not a resource.
 		if _, err := u.disks.BeginUpdate(ctx, u.at.group, name, armcompute.DiskUpdate{Tags: tags}, nil); err != nil &&
-			!absent(err) {
+			!isAbsent(err) {
 			return translate(ctx, err, "tag disk "+name)
 		}
 	}

@@ -43,7 +43,7 @@ func (c *cloud) tagsOf() map[string]string {
 
 func TestUpdateChangesTagsAndKeepsOthers(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
-		c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
+		c := newCloud(t, func(o *fakeazure.Options) { o.ChangeDuration = 5 * time.Millisecond })
 		d, req := c.createForUpdate(class("tags", map[string]any{"team": "blue", "old": "1"}))
 		c.Tag("policy", "other")
 		req.Class = class("tags", map[string]any{"Team": "green", "new": "2"})
@@ -76,7 +76,7 @@ func TestUpdateChangesTagsAndKeepsOthers(t *testing.T) {
 func TestUpdateChangesSizeOfDeallocatedMachine(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		const large = "Standard_D4s_v5"
-		c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
+		c := newCloud(t, func(o *fakeazure.Options) { o.ChangeDuration = 5 * time.Millisecond })
 		small := class("resize", "Deallocate")
 		d, req := c.createForUpdate(small)
 		req.Class = class("resize", "Deallocate", "vmSize", large)
@@ -86,7 +86,7 @@ func TestUpdateChangesSizeOfDeallocatedMachine(t *testing.T) {
 		if n := c.Calls()["VirtualMachines_Deallocate"]; n != 0 {
 			t.Fatal("the machine was deallocated before the drain")
 		}
-		req.Drained = true
+		req.NodeDrained = true
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.Type != large ||
 			result.Instance.State != provider.StateRunning {
 			t.Fatalf("got %s (%s), %+v, want Done with the large size", result.Outcome, result.Reason, result.Instance)
@@ -105,14 +105,14 @@ func TestUpdateChangesSizeOfDeallocatedMachine(t *testing.T) {
 			_, err = d.Update(t.Context(), back)
 			return provider.CodeOf(err) == provider.ResourceExhausted, fmt.Sprint(err)
 		})
-		if running := c.Running(); len(running) != 0 {
+		if running := c.RunningNames(); len(running) != 0 {
 			t.Errorf("got the running machines %v while the size cannot be changed, want none", running)
 		}
 		end()
 		if result := c.outcome(c.driver(), req); result.Outcome != provider.UpdateDone || result.Instance.Type != large {
 			t.Errorf("reverted change: got %s (%s), want Done", result.Outcome, result.Reason)
 		}
-		if running := c.Running(); len(running) != 1 {
+		if running := c.RunningNames(); len(running) != 1 {
 			t.Errorf("got the running machines %v after the change was reverted, want one", running)
 		}
 	})
@@ -125,7 +125,7 @@ func TestUpdateKeepsStoppedMachineStopped(t *testing.T) {
 		d, req := c.createForUpdate(class())
 		c.must(c.call(t.Context(), http.MethodPost, strings.TrimPrefix(req.ProviderID, "azure://")+
 			"/deallocate?api-version=2025-04-01", nil))
-		req.Class, req.Drained = class("tags.team", "green"), true
+		req.Class, req.NodeDrained = class("tags.team", "green"), true
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone ||
 			result.Instance.State != provider.StateStopped {
 			t.Errorf("got %s and state %s, want Done and Stopped", result.Outcome, result.Instance.State)
@@ -147,7 +147,7 @@ func TestUpdateNeedsReplacement(t *testing.T) {
 		"version":        func(r *provider.UpdateRequest) { r.Version = "v1.37.0" },
 	} {
 		req := base
-		req.Drained = true
+		req.NodeDrained = true
 		change(&req)
 		if result := c.outcome(d, req); result.Outcome != provider.UpdateNeedsReplacement || result.Reason == "" {
 			t.Errorf("%s: got %s (%q), want NeedsReplacement with a reason", name, result.Outcome, result.Reason)

@@ -40,7 +40,7 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 	t.Setenv("AZURE_FEDERATED_TOKEN_FILE", token)
 	a := start(t, stack.Options{})
 	a.Apply()
-	a.Running(examples.SmallClass)
+	a.WaitRunning(examples.SmallClass)
 	const tenant = "tenant"
 	inTenant := func(o client.Object) {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 func TestAttackTenantAdoptsForeignVirtualMachines(t *testing.T) {
 	a := start(t, stack.Options{})
 	a.Apply()
-	a.Running(examples.SmallClass)
+	a.WaitRunning(examples.SmallClass)
 	customer, err := a.cloud.Customer()
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func start(t *testing.T, o stack.Options) *azure {
 func TestFleetLifecycle(t *testing.T) {
 	a := start(t, stack.Options{})
 	a.Apply()
-	first := a.Running(examples.SmallClass)
+	first := a.WaitRunning(examples.SmallClass)
 	a.checkParts(first, "Standard_D2s_v5", 0)
 	for i := range first {
 		m := &first[i]
@@ -64,7 +64,7 @@ func TestFleetLifecycle(t *testing.T) {
 
 	t.Log("a change of the class replaces the machines")
 	a.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
-	second := a.Running(examples.LargeClass)
+	second := a.WaitRunning(examples.LargeClass)
 	a.checkParts(second, "Standard_D4s_v5", 1)
 	if remaining := fleet.Common(first, second); len(remaining) > 0 {
 		t.Errorf("machines %v were not replaced", remaining)
@@ -76,7 +76,7 @@ func TestFleetLifecycle(t *testing.T) {
 		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace}
 		d.Spec.Template.Spec.ClassRef.Name = "retagged"
 	})
-	third := a.Running("retagged")
+	third := a.WaitRunning("retagged")
 	if remaining := fleet.Common(second, third); len(remaining) != fleet.Machines {
 		t.Errorf("only the machines %v were kept, want all", remaining)
 	}
@@ -92,7 +92,7 @@ func TestFleetLifecycle(t *testing.T) {
 
 	t.Log("the deletion removes all resources")
 	a.Delete()
-	a.Gone()
+	a.WaitGone()
 }
 
 // The provider crashes during a scale-up, and responses of Azure are lost. No machine may have two instances, and no
@@ -116,7 +116,7 @@ func TestCrashAndLostAnswersCreateNoTwins(t *testing.T) {
 	if err := a.Provider.Start(); err != nil {
 		t.Fatal(err)
 	}
-	a.Running(examples.SmallClass)
+	a.WaitRunning(examples.SmallClass)
 	if err := removeFault(); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestCrashAndLostAnswersCreateNoTwins(t *testing.T) {
 		t.Errorf("Azure created %d machines and has %d, want %d", state.Created, len(state.Sizes), fleet.Machines)
 	}
 	a.Delete()
-	a.Gone()
+	a.WaitGone()
 }
 
 func (a *azure) state() *backend.State {

@@ -19,21 +19,21 @@ type Azure struct {
 	mu        sync.Mutex
 	closed    bool
 	resources map[string]*resource // resources by their IDs in lower case
-	// deleted contains resources that reads and lists may still return.
-	deleted    []*resource
-	operations map[string]*operation
-	tokens     map[string]time.Time
-	agreements map[string]bool // the accepted agreements
-	faults     []*fault
-	nextFault  int
-	addresses  map[string]int // number of assigned addresses by subnet
-	sequence   int
-	timers     map[*time.Timer]bool
-	calls      map[string]int
-	created    int
-	released   []releasedCores
-	listed     map[string]int // number of times that each list was started
-	reads      int
+	// deletedResources contains resources that reads and lists may still return.
+	deletedResources []*resource
+	operations       map[string]*operation
+	tokens           map[string]time.Time
+	agreements       map[string]bool // the accepted agreements
+	faults           []*fault
+	nextFault        int
+	addresses        map[string]int // number of assigned addresses by subnet
+	sequence         int
+	timers           map[*time.Timer]bool
+	calls            map[string]int
+	created          int
+	released         []releasedCores
+	listed           map[string]int // number of times that each list was started
+	reads            int
 }
 
 type kind string
@@ -142,14 +142,14 @@ func (a *Azure) remove(r *resource) {
 	delete(a.resources, strings.ToLower(r.id))
 	if a.options.ListLag > 0 || a.options.Semantics.ReadsShowDeleted > 0 {
 		r.gone = time.Now()
-		a.deleted = append(a.deleted, r)
+		a.deletedResources = append(a.deletedResources, r)
 	}
 }
 
 func (r *resource) touch() { r.etag++ }
 
-// quoted returns the entity tag. https://learn.microsoft.com/rest/api/azure/ (section on conditional requests)
-func (r *resource) quoted() string { return fmt.Sprintf(`"%d"`, r.etag) }
+// entityTag returns the entity tag. https://learn.microsoft.com/rest/api/azure/ (section on conditional requests)
+func (r *resource) entityTag() string { return fmt.Sprintf(`"%d"`, r.etag) }
 
 func (r *resource) properties() object { return child(r.body, "properties") }
 
@@ -167,7 +167,7 @@ func (r *resource) show() object {
 	out := clone(r.body)
 	out["id"], out["name"], out["type"] = r.id, r.name, string(r.kind)
 	if r.kind == kindNIC || r.kind == kindVM || r.kind == kindIP {
-		out["etag"] = r.quoted()
+		out["etag"] = r.entityTag()
 	}
 	return out
 }
@@ -261,15 +261,15 @@ func (a *Azure) Calls() map[string]int {
 	return maps.Clone(a.calls)
 }
 
-// Created returns the number of virtual machines ever created.
-func (a *Azure) Created() int {
+// CreatedCount returns the number of virtual machines ever created.
+func (a *Azure) CreatedCount() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.created
 }
 
-// Running returns the sorted names of the running virtual machines.
-func (a *Azure) Running() []string {
+// RunningNames returns the sorted names of the running virtual machines.
+func (a *Azure) RunningNames() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var all []string

@@ -154,7 +154,7 @@ func (c *call) admit(route *route) *failure {
 // conditions checks the headers If-Match and If-None-Match.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
 func (c *call) conditions(r *resource) *failure {
-	if want := c.IfMatch; want != "" && want != "*" && (r == nil || want != r.quoted()) || want == "*" && r == nil {
+	if want := c.IfMatch; want != "" && want != "*" && (r == nil || want != r.entityTag()) || want == "*" && r == nil {
 		return fail(http.StatusPreconditionFailed, "PreconditionFailed", "The condition in If-Match is not met.")
 	}
 	switch none := c.IfNoneMatch; {

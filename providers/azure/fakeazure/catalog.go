@@ -22,7 +22,7 @@ func (a *Azure) checkSize(name string, vm object) (size, *failure) {
 		zone, _ := z.(string)
 		return !slices.Contains(s.zones, zone)
 	})
-	if s.restricted || missing {
+	if s.isRestricted || missing {
 		return size{}, fail(http.StatusConflict, "SkuNotAvailable",
 			"The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: %s' is currently not available in location '%s'.", s.name, a.options.Location)
 	}
@@ -124,7 +124,7 @@ func (c *call) listSKUs() Answer {
 				{"name": "PremiumIO", "value": "True"},
 			},
 		}
-		if s.restricted {
+		if s.isRestricted {
 			sku["restrictions"] = []object{{"type": "Location", "values": []string{location},
 				"reasonCode": "NotAvailableForSubscription"}}
 		}

@@ -35,7 +35,7 @@ func (c *call) patchDisk() Answer {
 		r.body["tags"] = tags
 		r.touch()
 	}
-	return c.azure.operate(r, c.azure.options.Change, func() *failure {
+	return c.azure.operate(r, c.azure.options.ChangeDuration, func() *failure {
 		return nil
 	}).response(http.StatusAccepted, r.show())
 }
@@ -52,5 +52,5 @@ func (c *call) deleteDisk() Answer {
 		return refuse(fail(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", r.name, user))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
+	return a.operate(r, a.options.ChangeDuration, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
 }

@@ -229,7 +229,7 @@ func must[T any](v T, err error) T {
 
 // A second request for the same resource is refused until the operation ends, or terminates the operation.
 func TestOperationsRunAsynchronously(t *testing.T) {
-	a := start(t, func(o *fakeazure.Options) { o.Boot, o.Stop = 2*time.Second, 2*time.Second })
+	a := start(t, func(o *fakeazure.Options) { o.BootDuration, o.StopDuration = 2*time.Second, 2*time.Second })
 	a.want(201, "", "PUT", nic+netVersion, nicBody())
 	out := a.want(201, "", "PUT", vm+vmVersion, vmBody())
 	if state := out["properties"].(object)["provisioningState"]; state != "Creating" {

@@ -69,10 +69,10 @@ func (c *call) putNIC() Answer {
 	a.completeNIC(r)
 	r.properties()["macAddress"] = fmt.Sprintf("00-0D-3A-%02X-%02X-%02X", r.sequence>>16&0xff, r.sequence>>8&0xff,
 		r.sequence&0xff)
-	if a.options.Change > 0 {
+	if a.options.ChangeDuration > 0 {
 		r.setState("Updating")
 	}
-	return a.operate(r, a.options.Change, func() *failure {
+	return a.operate(r, a.options.ChangeDuration, func() *failure {
 		r.setState("Succeeded")
 		return c.asyncFailure
 	}).response(http.StatusCreated, r.show())
@@ -121,7 +121,7 @@ func (c *call) deleteNIC() Answer {
 			vm))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.removeNIC(r); return nil }).response(http.StatusAccepted,
+	return a.operate(r, a.options.ChangeDuration, func() *failure { a.removeNIC(r); return nil }).response(http.StatusAccepted,
 		nil)
 }
 
@@ -161,10 +161,10 @@ func (c *call) putIP() Answer {
 	a.add(r)
 	r.properties()["ipAddress"] = fmt.Sprintf("203.0.113.%d", r.sequence%254+1)
 	r.setState("Succeeded")
-	if a.options.Change > 0 {
+	if a.options.ChangeDuration > 0 {
 		r.setState("Updating")
 	}
-	return a.operate(r, a.options.Change, func() *failure {
+	return a.operate(r, a.options.ChangeDuration, func() *failure {
 		r.setState("Succeeded")
 		return c.asyncFailure
 	}).response(http.StatusCreated, r.show())
@@ -183,5 +183,5 @@ func (c *call) deleteIP() Answer {
 			"Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
+	return a.operate(r, a.options.ChangeDuration, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
 }

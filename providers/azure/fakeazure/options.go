@@ -36,8 +36,8 @@ type Options struct {
 	// Subnets are resource IDs. Each subnet has 1000 addresses.
 	Subnets []string
 
-	// Boot, Stop and Change are the durations of creations, deletions, and all other operations. Default: 0.
-	Boot, Stop, Change time.Duration
+	// BootDuration, StopDuration and ChangeDuration are the durations of creations, deletions, and all other operations. Default: 0.
+	BootDuration, StopDuration, ChangeDuration time.Duration
 	// ListLag is how long lists show the previous state after a change.
 	ListLag time.Duration
 	// Semantics simulate delays and inconsistencies of Azure.
@@ -107,8 +107,8 @@ type size struct {
 	gpus     int
 	arch     string
 	zones    []string
-	// restricted is true if this subscription cannot use the listed size.
-	restricted bool
+	// isRestricted is true if this subscription cannot use the listed size.
+	isRestricted bool
 }
 
 func sizes() []size {
@@ -119,7 +119,7 @@ func sizes() []size {
 		{name: "Standard_D8s_v5", cpus: 8, memoryGB: 32, arch: "x64", zones: zones},
 		{name: "Standard_D4ps_v5", cpus: 4, memoryGB: 16, arch: "Arm64", zones: zones[:2]},
 		{name: "Standard_NC24ads_A100_v4", cpus: 24, memoryGB: 220, gpus: 1, arch: "x64", zones: zones[:1]},
-		{name: "Standard_M128s", cpus: 128, memoryGB: 2048, arch: "x64", restricted: true},
+		{name: "Standard_M128s", cpus: 128, memoryGB: 2048, arch: "x64", isRestricted: true},
 	}
 }
 

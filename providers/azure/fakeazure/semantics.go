@@ -30,7 +30,7 @@ func (a *Azure) read(id string) *resource {
 		return nil
 	}
 	if r == nil && s.ReadsShowDeleted > 0 {
-		for _, past := range slices.Backward(a.deleted) {
+		for _, past := range slices.Backward(a.deletedResources) {
 			if strings.EqualFold(past.id, id) && time.Since(past.gone) < s.ReadsShowDeleted {
 				return past
 			}

@@ -93,7 +93,7 @@ type State struct {
 
 // State returns the state for the admin API.
 func (a *Azure) State() State {
-	s := State{Resources: a.Resources(), Created: a.Created(), Tags: map[string]map[string]string{},
+	s := State{Resources: a.Resources(), Created: a.CreatedCount(), Tags: map[string]map[string]string{},
 		Sizes: map[string]string{}, Consoles: map[string][]string{}}
 	a.mu.Lock()
 	defer a.mu.Unlock()

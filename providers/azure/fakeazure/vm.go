@@ -14,7 +14,7 @@ import (
 // state.
 type machine struct {
 	power      string // "running", "deallocated" and so on, or empty before the first boot
-	failed     string // the error code if the creation failed
+	errorCode  string // the error code if the creation failed
 	customData []byte
 	boots      int
 	hosted     bool
@@ -60,11 +60,11 @@ func (c *call) putVM() Answer {
 	a.attach(r)
 	r.setState("Creating")
 	failure := c.asyncFailure
-	return a.operate(r, a.options.Boot, func() *failed {
+	return a.operate(r, a.options.BootDuration, func() *failureAlias {
 		if failure != nil {
 			// The failed machine stays, so that clients can read and delete it.
 			// https://learn.microsoft.com/azure/virtual-machines/states-billing
-			r.vm.failed = failure.code
+			r.vm.errorCode = failure.code
 			r.setState("Failed")
 			return failure
 		}
@@ -74,8 +74,8 @@ func (c *call) putVM() Answer {
 	}).response(http.StatusCreated, r.show())
 }
 
-// failed is an alias of the type failure. The alias is needed where a local variable has the name failure.
-type failed = failure
+// failureAlias is an alias of the type failure. The alias is needed where a local variable has the name failure.
+type failureAlias = failure
 
 // checkVM checks the properties of a new virtual machine and its references.
 func (c *call) checkVM(name string) (customData []byte, f *failure) {
@@ -212,8 +212,8 @@ func (c *call) getVM() Answer {
 	switch expand := c.Expand; {
 	case strings.EqualFold(expand, "instanceView"):
 		state := strings.ToLower(r.state())
-		if r.vm.failed != "" && state == "failed" {
-			state += "/" + r.vm.failed
+		if r.vm.errorCode != "" && state == "failed" {
+			state += "/" + r.vm.errorCode
 		}
 		statuses := []object{{"code": "ProvisioningState/" + state, "level": "Info"}}
 		if r.vm.power != "" && !c.azure.goesBack(r) {
@@ -242,7 +242,7 @@ func (c *call) patchVM() Answer {
 	if f := vmUpdateSchema().check(c.body); f != nil {
 		return refuse(f)
 	}
-	if f := r.busy(); f != nil {
+	if f := r.busyFailure(); f != nil {
 		return refuse(f)
 	}
 	properties := child(c.body, "properties")
@@ -280,7 +280,7 @@ func (c *call) patchVM() Answer {
 		child(r.properties(), "hardwareProfile")["vmSize"] = wanted
 	}
 	r.setState("Updating")
-	return a.operate(r, a.options.Change, func() *failure {
+	return a.operate(r, a.options.ChangeDuration, func() *failure {
 		r.setState("Succeeded")
 		if resized && r.vm.power == "running" {
 			// https://learn.microsoft.com/azure/virtual-machines/sizes/resize-vm
@@ -343,7 +343,7 @@ func (c *call) deleteVM() Answer {
 		return answer(http.StatusNoContent, nil)
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.Stop, func() *failure {
+	return a.operate(r, a.options.StopDuration, func() *failure {
 		a.halt(r, "")
 		a.release(r)
 		a.remove(r)
@@ -352,10 +352,10 @@ func (c *call) deleteVM() Answer {
 	}).response(http.StatusAccepted, nil)
 }
 
-// busy returns the refusal of a request that is not possible during another operation, or nil.
+// busyFailure returns the refusal of a request that is not possible during another operation, or nil.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // (OperationNotAllowed, Conflict)
-func (r *resource) busy() *failure {
+func (r *resource) busyFailure() *failure {
 	if slices.Contains([]string{"Deleting", "Creating"}, r.state()) {
 		return fail(http.StatusConflict, "OperationNotAllowed", "The operation is not allowed while VM '%s' is %s.",
 			r.name, r.state())
@@ -416,7 +416,7 @@ func (c *call) power(name, transition, to string) Answer {
 	if r == nil {
 		return refuse(c.missing(kindVM, name))
 	}
-	if f := r.busy(); f != nil {
+	if f := r.busyFailure(); f != nil {
 		return refuse(f)
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks
@@ -427,13 +427,13 @@ func (c *call) power(name, transition, to string) Answer {
 	if to == "running" && c.asyncFailure != nil {
 		// A deallocated machine has lost its capacity.
 		// https://learn.microsoft.com/azure/virtual-machines/allocation-failure
-		return a.operate(r, a.options.Change, func() *failure { return c.asyncFailure }).response(http.StatusAccepted, nil)
+		return a.operate(r, a.options.ChangeDuration, func() *failure { return c.asyncFailure }).response(http.StatusAccepted, nil)
 	}
 	if r.vm.power != to {
 		r.vm.power = transition
 		r.touch()
 	}
-	return a.operate(r, a.options.Change, func() *failure {
+	return a.operate(r, a.options.ChangeDuration, func() *failure {
 		r.setState("Succeeded")
 		if to == "running" {
 			if r.vm.power != to {

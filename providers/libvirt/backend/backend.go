@@ -36,9 +36,9 @@ const emulatedMiB = 2048
 
 // Libvirt is a stack.Backend with a hypervisor and the libvirt provider.
 type Libvirt struct {
-	// Running is an existing hypervisor, which continues to run after Stop. If Running is nil, Start starts a new
+	// ExistingHypervisor is an existing hypervisor, which continues to run after Stop. If ExistingHypervisor is nil, Start starts a new
 	// hypervisor.
-	Running *libvirt.Hypervisor
+	ExistingHypervisor *libvirt.Hypervisor
 	// Output receives one line for each step of Start. If the field is nil, the lines are discarded.
 	Output io.Writer
 
@@ -55,8 +55,8 @@ type Libvirt struct {
 
 // Hypervisor returns the hypervisor in use, or nil before Start.
 func (l *Libvirt) Hypervisor() *libvirt.Hypervisor {
-	if l.Running != nil {
-		return l.Running
+	if l.ExistingHypervisor != nil {
+		return l.ExistingHypervisor
 	}
 	return l.started
 }
@@ -95,7 +95,7 @@ func (l *Libvirt) Start(ctx context.Context, s *stack.Stack) (url string, err er
 	if err != nil {
 		return "", err
 	}
-	if l.Running == nil {
+	if l.ExistingHypervisor == nil {
 		l.started, err = libvirt.Start(ctx, libvirt.Options{Dir: filepath.Join(s.Dir(), driver.Name), Output: l.Output})
 		if err != nil {
 			return "", err
@@ -158,7 +158,7 @@ func (l *Libvirt) Adapt(o client.Object) error {
 		o.StringData = map[string]string{"userData": string(template)}
 		return err
 	case *v1beta1.MachineDeployment:
-		first := l.Tour().First
+		first := l.Tour().InitialSize
 		o.Spec.Replicas = &first
 	case *v1beta1.MachineClass:
 		var spec machine.Spec
@@ -182,7 +182,7 @@ func (l *Libvirt) userData() ([]byte, error) {
 
 // adaptSpec makes the specification suitable for this hypervisor and enables the console log.
 func (l *Libvirt) adaptSpec(spec *machine.Spec) {
-	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.Pool, Base, true
+	spec.Volume.Pool, spec.Volume.Base, spec.ConsoleLog = libvirt.PoolName, Base, true
 	spec.KubeletAgent = l.Agent
 	for i := range spec.Networks {
 		spec.Networks[i].Network = libvirt.Network
@@ -195,9 +195,9 @@ func (l *Libvirt) adaptSpec(spec *machine.Spec) {
 // Tour implements stack.Guide.
 func (*Libvirt) Tour() stack.Tour {
 	if hasKVM() {
-		return stack.Tour{First: 2, Most: 3, Last: 1, Patience: 5 * time.Minute}
+		return stack.Tour{InitialSize: 2, MaxSize: 3, FinalSize: 1, Patience: 5 * time.Minute}
 	}
-	return stack.Tour{First: 1, Most: 2, Last: 1, Patience: 15 * time.Minute}
+	return stack.Tour{InitialSize: 1, MaxSize: 2, FinalSize: 1, Patience: 15 * time.Minute}
 }
 
 // Stop implements stack.Backend.
@@ -218,9 +218,9 @@ func (l *Libvirt) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Left implements stack.Backend. The method counts domains and volumes with libvirt's own client, independently of
+// CountResources implements stack.Backend. The method counts domains and volumes with libvirt's own client, independently of
 // the driver.
-func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
+func (l *Libvirt) CountResources(ctx context.Context) (live, created int, err error) {
 	if l.Hypervisor() == nil {
 		return 0, 0, errors.New("libvirt was not started")
 	}
@@ -228,8 +228,8 @@ func (l *Libvirt) Left(ctx context.Context) (live, created int, err error) {
 	return len(left), l.kubelets.fetchCount(), err
 }
 
-// Serves reports whether machines can fetch this version of the kubelet.
-func (l *Libvirt) Serves(version string) bool { return l.kubelets.sums[version] != "" }
+// HasKubelet reports whether machines can fetch this version of the kubelet.
+func (l *Libvirt) HasKubelet(version string) bool { return l.kubelets.sums[version] != "" }
 
 // Resources returns the domains, and the volumes created since the start.
 func (l *Libvirt) Resources(ctx context.Context) ([]string, error) {
@@ -265,10 +265,10 @@ func (l *Libvirt) Consoles() string {
 }
 
 func (l *Libvirt) volumes(ctx context.Context) (map[string]bool, error) {
-	if _, err := l.Hypervisor().Virsh(ctx, "pool-refresh", libvirt.Pool); err != nil {
+	if _, err := l.Hypervisor().Virsh(ctx, "pool-refresh", libvirt.PoolName); err != nil {
 		return nil, err
 	}
-	out, err := l.Hypervisor().Virsh(ctx, "vol-list", libvirt.Pool)
+	out, err := l.Hypervisor().Virsh(ctx, "vol-list", libvirt.PoolName)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func TestAdoptRequiresMarkedDomain(t *testing.T) {
 			d := &domain{metadata: test.metadata}
 			in := &provider.Instance{ProviderID: someID, ClusterID: test.metadata.Cluster,
 				MachineUID: types.UID(test.metadata.UID)}
-			err := mayAdopt(in, d, own, provider.AdoptRequest{Former: test.former})
+			err := mayAdopt(in, d, own, provider.AdoptRequest{FormerIdentity: test.former})
 			if test.wantError == "" {
 				if err != nil {
 					t.Error(err)

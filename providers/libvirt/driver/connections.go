@@ -128,7 +128,7 @@ func (c *connections) connect(ctx context.Context) (_ *hypervisor, err error) {
 		return nil, translate(ctx, err, attempted)
 	}
 	h := &hypervisor{}
-	h.conn = &checkedConn{Conn: c.options.Wrap(conn), broken: &h.broken}
+	h.conn = &checkedConn{Conn: c.options.Wrap(conn), isBroken: &h.broken}
 	stop := context.AfterFunc(ctx, func() { _ = h.conn.Close() })
 	defer func() {
 		if !stop() && err == nil {

@@ -44,9 +44,9 @@ type Options struct {
 type Driver struct {
 	options Options
 	pools   provider.Clients[*connections]
-	// creating contains the UUIDs of domains with a call of Create in progress. Two parallel calls for the same domain
+	// creatingDomains contains the UUIDs of domains with a call of Create in progress. Two parallel calls for the same domain
 	// would both write to the volume with its user data.
-	creating sync.Map
+	creatingDomains sync.Map
 }
 
 var (
@@ -97,7 +97,7 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	if _, err := machine.ParseSpec(req.Class.Spec); err != nil {
 		return err
 	}
-	if req.Class.Credentials.Empty() {
+	if req.Class.Credentials.IsEmpty() {
 		return nil
 	}
 	_, err := d.options.parse(req.Class.Credentials)

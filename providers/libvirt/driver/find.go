@@ -70,9 +70,9 @@ func (h *hypervisor) domainsOf(ctx context.Context, own owner) ([]*domain, error
 	return h.listDomains(ctx, func(d *domain) bool { return own.owns(d.metadata) }, anyDomain)
 }
 
-// preferred selects among several domains of a machine: first running and pending domains, then stopped domains, then
+// preferredInstance selects among several domains of a machine: first running and pending domains, then stopped domains, then
 // domains that are being deleted. Without a domain, it returns nil.
-func (h *hypervisor) preferred(ctx context.Context, all []*domain) (*provider.Instance, *domain, error) {
+func (h *hypervisor) preferredInstance(ctx context.Context, all []*domain) (*provider.Instance, *domain, error) {
 	rank := map[provider.InstanceState]int{provider.StateRunning: 3, provider.StatePending: 3, provider.StateStopped: 2}
 	var best *provider.Instance
 	var of *domain
@@ -132,7 +132,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (in *provider
 			return err
 		}
 		var best *domain
-		if in, best, err = h.preferred(ctx, all); err != nil {
+		if in, best, err = h.preferredInstance(ctx, all); err != nil {
 			return err
 		}
 		starting := false

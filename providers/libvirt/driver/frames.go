@@ -20,8 +20,8 @@ var errFrame = errors.New("an answer of libvirtd is longer than 32 MiB, or malfo
 // checkedConn fails if an answer has an impossible length.
 type checkedConn struct {
 	net.Conn
-	// broken becomes true after a message with an impossible length.
-	broken *atomic.Bool
+	// isBroken becomes true after a message with an impossible length.
+	isBroken *atomic.Bool
 
 	length     [4]byte
 	lengthRead int    // number of bytes of length read so far
@@ -32,7 +32,7 @@ type checkedConn struct {
 func (f *checkedConn) Read(p []byte) (int, error) {
 	n, err := f.Conn.Read(p)
 	if !f.check(p[:n]) {
-		f.broken.Store(true)
+		f.isBroken.Store(true)
 		_ = f.Close()
 		return 0, errFrame
 	}

@@ -41,7 +41,7 @@ func TestImpossibleLengthsEndConnection(t *testing.T) {
 					_ = there.Close()
 				}()
 				var broken atomic.Bool
-				f := &checkedConn{Conn: here, broken: &broken}
+				f := &checkedConn{Conn: here, isBroken: &broken}
 				_, err := io.ReadAll(reader(f))
 				if c.valid && err != nil || !c.valid && !errors.Is(err, errFrame) || broken.Load() == c.valid {
 					t.Errorf("got %v, broken %t, want valid %t", err, broken.Load(), c.valid)

@@ -38,10 +38,10 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (in *pr
 	}
 	l := &launch{own: own, spec: spec, req: req, attempt: own.attemptOf(req.Token)}
 	l.id = own.domainUUID(l.attempt)
-	if _, busy := d.creating.LoadOrStore(l.id, true); busy {
+	if _, busy := d.creatingDomains.LoadOrStore(l.id, true); busy {
 		return nil, provider.Errorf(provider.Aborted, "another call is creating domain %s", l.id)
 	}
-	defer d.creating.Delete(l.id)
+	defer d.creatingDomains.Delete(l.id)
 	err = d.withHypervisor(ctx, req.Class.Credentials, "", func(h *hypervisor) error {
 		l.hypervisor = h
 		in, err = l.run(ctx)
@@ -55,7 +55,7 @@ func (l *launch) run(ctx context.Context) (*provider.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, d, err := l.preferred(ctx, all)
+	in, d, err := l.preferredInstance(ctx, all)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (l *launch) createVolumes(ctx context.Context) (p parts, err error) {
 			return p, translate(ctx, err, "find the volume of the console")
 		}
 	}
-	if !l.req.UserData.Empty() {
+	if !l.req.UserData.IsEmpty() {
 		p.seed, err = l.createSeed(ctx)
 	}
 	return p, err

@@ -64,7 +64,7 @@ func (h *hypervisor) update(ctx context.Context, found *domain, spec machine.Spe
 	}
 	switch {
 	case hasSizes(found.metadata, spec):
-	case !req.Drained && found.metadata.Stopping == "":
+	case !req.NodeDrained && found.metadata.Stopping == "":
 		return provider.UpdateNeedsDrain, "", nil
 	default:
 		outcome, err := h.resize(ctx, found, spec, grace)

@@ -63,8 +63,8 @@ func (c *cloud) prepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"pool-define-as", libvirt.Pool, "dir", "--target", "/" + libvirt.Pool}, {"pool-build", libvirt.Pool},
-		{"pool-start", libvirt.Pool}, {"vol-create-as", libvirt.Pool, sample.Base, "1M"}, {"net-create", network},
+		{"pool-define-as", libvirt.PoolName, "dir", "--target", "/" + libvirt.PoolName}, {"pool-build", libvirt.PoolName},
+		{"pool-start", libvirt.PoolName}, {"vol-create-as", libvirt.PoolName, sample.Base, "1M"}, {"net-create", network},
 	} {
 		if _, err := c.virsh(t.Context(), args...); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func (c *cloud) resources(ctx context.Context) ([]string, error) {
 // volumes returns the names of all volumes in the pool. For QEMU, this includes files that libvirt has not detected.
 func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
 	if c.uri != "" {
-		list, err := c.virsh(ctx, "vol-list", libvirt.Pool)
+		list, err := c.virsh(ctx, "vol-list", libvirt.PoolName)
 		for line := range strings.Lines(list) {
 			names = append(names, strings.Fields(line)[0])
 		}
@@ -172,11 +172,11 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 	r := faulty.Rule{Skip: f.Skip}
 	switch f.Kind {
 	case conformance.LostCreate:
-		r.Only, r.Lose = is(faulty.DomainCreateXML), true
+		r.Match, r.LosesAnswer = is(faulty.DomainCreateXML), true
 	case conformance.Unavailable:
-		r.Cut = true
+		r.DropsCall = true
 	case conformance.Exhausted:
-		r.Only = is(faulty.DomainCreateXML)
+		r.Match = is(faulty.DomainCreateXML)
 		r.Refuse = &faulty.Refusal{Number: faulty.ErrInternal,
 			Message: "internal error: process exited while connecting to " +
 				"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
@@ -188,12 +188,12 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 	case conformance.Hanging:
 		r.Hang = true
 	case conformance.DoneLate:
-		r.Only, r.Late = faulty.Changes, f.For
+		r.Match, r.Late = faulty.IsChange, f.Duration
 		r.Refuse = &faulty.Refusal{Number: faulty.ErrRPC, Message: "Cannot write data: Broken pipe"}
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20
 	case conformance.PartsInUse:
-		r.Only, r.AfterEnd = is(faulty.StorageVolDelete), f.For
+		r.Match, r.AfterEnd = is(faulty.StorageVolDelete), f.Duration
 		r.Refuse = &faulty.Refusal{Number: faulty.ErrOperationInvalid,
 			Message: "Requested operation is not valid: volume 'machine' is still in use."}
 	case conformance.PartsRemain, conformance.UntaggedParts, conformance.FiltersIgnored:
@@ -208,7 +208,7 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 		if err != nil {
 			return nil, err
 		}
-		r.Only, r.Answer = is(faulty.DomainInterfaceAddresses), faulty.InterfacesWith(f.Address, macs...)
+		r.Match, r.Answer = is(faulty.DomainInterfaceAddresses), faulty.InterfacesWith(f.Address, macs...)
 	default:
 		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
 	}
@@ -244,7 +244,7 @@ func (c *cloud) dropVolumes(ctx context.Context) error {
 		switch {
 		case !strings.HasPrefix(v, "machinist_"):
 		case i%2 == 0, c.uri != "": // Simulated volumes are not files.
-			_, err = c.virsh(ctx, "vol-delete", "--pool", libvirt.Pool, v)
+			_, err = c.virsh(ctx, "vol-delete", "--pool", libvirt.PoolName, v)
 		default:
 			err = os.Remove(filepath.Join(c.h.PoolPath(), v))
 		}

@@ -80,8 +80,8 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 		Version:           "v1.37.2",
 		Timeout:           2 * time.Minute,
 		Instances:         3,
-		Full:              true,
-		Never: []conformance.FaultKind{
+		RequireHooks:      true,
+		ImpossibleFaults: []conformance.FaultKind{
 			// libvirtd answers from memory, so every change is visible in the next answer. With too many clients, it
 			// stops accepting connections instead of returning errors. UUIDs are binary, and all other names are
 			// case-sensitive.

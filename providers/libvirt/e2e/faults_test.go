@@ -194,7 +194,7 @@ func TestMissingObjectsAreReportedWithField(t *testing.T) {
 			case "kernel.image":
 				changes = []any{"kernel", map[string]any{"image": "nothing"}}
 			case "volume.pool":
-				changes = append(changes, "volume.basePool", libvirt.Pool)
+				changes = append(changes, "volume.basePool", libvirt.PoolName)
 			case "domainType":
 				if _, err := os.Stat("/dev/kvm"); err == nil {
 					t.Skip("/dev/kvm exists")
@@ -254,7 +254,7 @@ func TestForeignDomainWithSameNameIsKept(t *testing.T) {
 
 func TestMachineRunsWithoutItsSeed(t *testing.T) {
 	for way, remove := range map[string]func(m *testMachine, name string){
-		"through libvirt": func(m *testMachine, name string) { m.virsh("vol-delete", "--pool", libvirt.Pool, name) },
+		"through libvirt": func(m *testMachine, name string) { m.virsh("vol-delete", "--pool", libvirt.PoolName, name) },
 		"as a file": func(m *testMachine, name string) {
 			if err := os.Remove(filepath.Join(m.h.PoolPath(), name)); err != nil {
 				m.Fatal(err)

@@ -17,8 +17,8 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine/sample"
 )
 
-// shared contains the hypervisor of all tests, except those that stop it permanently.
-var shared struct {
+// sharedHypervisor contains the hypervisor of all tests, except those that stop it permanently.
+var sharedHypervisor struct {
 	once       sync.Once
 	hypervisor *libvirt.Hypervisor
 	dir        string
@@ -27,29 +27,29 @@ var shared struct {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.hypervisor != nil {
-		if err := shared.hypervisor.Stop(); err != nil {
+	if sharedHypervisor.hypervisor != nil {
+		if err := sharedHypervisor.hypervisor.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stop libvirt:", err)
 			code = 1
 		}
 	}
-	if shared.dir != "" && code == 0 {
-		_ = os.RemoveAll(shared.dir)
+	if sharedHypervisor.dir != "" && code == 0 {
+		_ = os.RemoveAll(sharedHypervisor.dir)
 	}
 	os.Exit(code)
 }
 
 func hypervisor(t *testing.T) *libvirt.Hypervisor {
 	t.Helper()
-	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "libvirt-"); shared.err == nil {
-			shared.hypervisor, shared.err = start(context.Background(), shared.dir)
+	sharedHypervisor.once.Do(func() {
+		if sharedHypervisor.dir, sharedHypervisor.err = os.MkdirTemp("", "libvirt-"); sharedHypervisor.err == nil {
+			sharedHypervisor.hypervisor, sharedHypervisor.err = start(context.Background(), sharedHypervisor.dir)
 		}
 	})
-	if shared.err != nil {
-		t.Fatal(errors.Join(errors.New("libvirt did not start"), shared.err))
+	if sharedHypervisor.err != nil {
+		t.Fatal(errors.Join(errors.New("libvirt did not start"), sharedHypervisor.err))
 	}
-	return shared.hypervisor
+	return sharedHypervisor.hypervisor
 }
 
 // bootSector contains code that stops the processor (cli, hlt, jmp). The guest runs without using processor time.

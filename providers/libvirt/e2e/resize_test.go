@@ -26,7 +26,7 @@ func TestMachineIsResizedInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		result, err := d.Update(t.Context(), provider.UpdateRequest{Machine: m.machine, Class: class, ClusterID: cluster,
-			ProviderID: before.ProviderID, Scope: before.Scope, Drained: drained})
+			ProviderID: before.ProviderID, Scope: before.Scope, NodeDrained: drained})
 		if err != nil {
 			t.Fatal(err)
 		}

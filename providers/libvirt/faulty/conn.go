@@ -13,12 +13,12 @@ import (
 type Rule struct {
 	// Skip is the number of matching calls to forward first.
 	Skip int
-	// Only is a function that selects the procedures to affect. Default: the rule affects all procedures.
-	Only func(procedure uint32) bool
-	// Cut is true if the proxy closes the connection instead of forwarding the call.
-	Cut bool
-	// Lose is true if the proxy forwards the call, but closes the connection instead of forwarding the answer.
-	Lose bool
+	// Match is a function that selects the procedures to affect. Default: the rule affects all procedures.
+	Match func(procedure uint32) bool
+	// DropsCall is true if the proxy closes the connection instead of forwarding the call.
+	DropsCall bool
+	// LosesAnswer is true if the proxy forwards the call, but closes the connection instead of forwarding the answer.
+	LosesAnswer bool
 	// Hang is true if the proxy neither forwards nor answers the call.
 	Hang bool
 	// Refuse is the error with which the proxy answers the call. If Late is set, the proxy still forwards the call to
@@ -66,7 +66,7 @@ func (f *Faults) ruleFor(procedure uint32) *Rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.rules {
-		if r.Only != nil && !r.Only(procedure) || r.AfterEnd > 0 && time.Since(f.destroyed) > r.AfterEnd {
+		if r.Match != nil && !r.Match(procedure) || r.AfterEnd > 0 && time.Since(f.destroyed) > r.AfterEnd {
 			continue
 		}
 		if r.Skip > 0 {
@@ -91,8 +91,8 @@ func (f *Faults) observe(answer frame) {
 // Wrap adds the faults to a connection to libvirtd.
 func (f *Faults) Wrap(server net.Conn) net.Conn {
 	toDriver, answers := io.Pipe()
-	c := &conn{Conn: server, faults: f, answers: answers, toDriver: toDriver, unanswered: map[uint32]bool{},
-		lost: map[uint32]bool{}, padded: map[uint32]int{}, dropped: map[uint32]bool{}}
+	c := &conn{Conn: server, faults: f, answers: answers, toDriver: toDriver, unansweredCalls: map[uint32]bool{},
+		lostAnswers: map[uint32]bool{}, padded: map[uint32]int{}, droppedCalls: map[uint32]bool{}}
 	go c.receive()
 	return c
 }
@@ -112,10 +112,10 @@ type conn struct {
 	//   - lost contains calls after whose answers the connection is closed.
 	//   - dropped contains uploads that are not forwarded to libvirtd.
 	//   - padded contains the number of bytes to add to the answer.
-	unanswered, lost, dropped map[uint32]bool
-	padded                    map[uint32]int
-	pending                   int // number of delayed calls, which keep the connection open
-	closed                    bool
+	unansweredCalls, lostAnswers, droppedCalls map[uint32]bool
+	padded                                     map[uint32]int
+	pending                                    int // number of delayed calls, which keep the connection open
+	closed                                     bool
 }
 
 // Read implements net.Conn.
@@ -157,7 +157,7 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) send(f frame) error {
 	if f.kind() != typeCall {
 		c.mu.Lock()
-		unanswered, dropped := c.unanswered[f.serial()], c.dropped[f.serial()]
+		unanswered, dropped := c.unansweredCalls[f.serial()], c.droppedCalls[f.serial()]
 		c.mu.Unlock()
 		switch {
 		case dropped && f.status() == statusOK:
@@ -172,19 +172,19 @@ func (c *conn) send(f frame) error {
 	if r == nil {
 		return c.call(f)
 	}
-	if r.Cut {
+	if r.DropsCall {
 		_ = c.Close()
 		return net.ErrClosed
 	}
 	c.mu.Lock()
-	if r.Lose {
-		c.lost[f.serial()] = true
+	if r.LosesAnswer {
+		c.lostAnswers[f.serial()] = true
 	}
 	if r.Pad > 0 {
 		c.padded[f.serial()] = r.Pad
 	}
 	if r.Hang || r.Refuse != nil {
-		c.unanswered[f.serial()] = true
+		c.unansweredCalls[f.serial()] = true
 	}
 	c.mu.Unlock()
 	switch {
@@ -210,7 +210,7 @@ func (c *conn) call(f frame) error {
 		return c.forward(f)
 	}
 	c.mu.Lock()
-	c.dropped[f.serial()] = true
+	c.droppedCalls[f.serial()] = true
 	c.mu.Unlock()
 	c.deliver(f.success(typeReply))
 	return nil
@@ -269,7 +269,7 @@ func (c *conn) receive() {
 // deliver sends an answer to the driver unless a rule suppresses it.
 func (c *conn) deliver(f frame) {
 	c.mu.Lock()
-	unanswered, lost, pad := c.unanswered[f.serial()], c.lost[f.serial()], c.padded[f.serial()]
+	unanswered, lost, pad := c.unansweredCalls[f.serial()], c.lostAnswers[f.serial()], c.padded[f.serial()]
 	c.mu.Unlock()
 	switch {
 	case unanswered:

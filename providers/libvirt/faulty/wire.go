@@ -22,9 +22,9 @@ const (
 	DomainInterfaceAddresses uint32 = 353
 )
 
-// Changes reports whether a procedure changes the state of the hypervisor. For procedures that open a stream, the
+// IsChange reports whether a procedure changes the state of the hypervisor. For procedures that open a stream, the
 // result is false.
-func Changes(procedure uint32) bool {
+func IsChange(procedure uint32) bool {
 	switch procedure {
 	case DomainCreateXML, StorageVolCreateXML, StorageVolDelete, DomainUndefineFlags, DomainDestroyFlags, DomainSetMetadata,
 		DomainDefineXMLFlags, DomainSetAutostart:

@@ -40,7 +40,7 @@ func TestMachineWithProfileDebianJoins(t *testing.T) {
 	v.checkNode(&m)
 	v.runPod("web", m.Status.NodeRef.Name)
 	v.Delete()
-	v.Gone()
+	v.WaitGone()
 }
 
 // enableApt enables cloud-init's apt module, which the disk image disables for a faster boot.

@@ -20,7 +20,7 @@ func TestCommandsOfLibvirtGuideWork(t *testing.T) {
 	if domains := strings.TrimSpace(terminal.Run("virsh list --all --name\n")); domains != "" {
 		t.Errorf("the guide leaves the domains %s", domains)
 	}
-	volumes := strings.Fields(terminal.Run("virsh --quiet vol-list " + libvirt.Pool + "\n"))
+	volumes := strings.Fields(terminal.Run("virsh --quiet vol-list " + libvirt.PoolName + "\n"))
 	if len(volumes) != 2 || volumes[0] != backend.Base { // Each entry is a name and a path.
 		t.Errorf("the guide leaves the volumes %q, want only %s", volumes, backend.Base)
 	}

@@ -54,7 +54,7 @@ func TestMachineJoinsWithKubeadmAndIsReplaced(t *testing.T) {
 		t.Errorf("the pod was not evicted: %v\n%+v", err, web.Status)
 	}
 	v.Delete()
-	v.Gone()
+	v.WaitGone()
 }
 
 // prepareForKubeadm runs the phases of `kubeadm init` that follow the start of the control plane, so that nodes can

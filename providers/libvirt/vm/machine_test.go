@@ -64,7 +64,7 @@ func TestMachineBootsJoinsRunsPodAndIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Delete()
-	v.Gone()
+	v.WaitGone()
 	if log := waitForLog(); !strings.Contains(log, "web ends by signal terminated") {
 		t.Errorf("got the log %q, want its end by a signal", log)
 	}
@@ -84,7 +84,7 @@ func TestVersionIsUpgradedByReplacement(t *testing.T) {
 		t.Errorf("got the kubelet version %s, want %s", got, backend.Newer)
 	}
 	v.Delete()
-	v.Gone()
+	v.WaitGone()
 }
 
 func TestAgentUpgradesVersionInPlace(t *testing.T) {
@@ -112,7 +112,7 @@ func TestAgentUpgradesVersionInPlace(t *testing.T) {
 	}
 	v.runPod("again", after.Status.NodeRef.Name)
 	v.Delete()
-	v.Gone()
+	v.WaitGone()
 }
 
 // No resources of the killed machine may be left.
@@ -133,7 +133,7 @@ func TestMachineWithKilledQEMUIsReplaced(t *testing.T) {
 	})
 	t.Logf("the replacement is Running %s after QEMU was killed", time.Since(started).Round(time.Second))
 	v.Delete()
-	v.Gone()
+	v.WaitGone()
 }
 
 // checkNode checks what the kubelet and Machinist write to a Node.

@@ -60,7 +60,7 @@ func start(t *testing.T, o stack.Options) *vm {
 // the download of the kubelet until the test times out.
 func (v *vm) requireNewerKubelet() {
 	v.Helper()
-	if !v.backend.Serves(backend.Newer) {
+	if !v.backend.HasKubelet(backend.Newer) {
 		v.Fatalf("the kubelet %s is missing: run `go run ./hack/build controlplane kubelet@%s`", backend.Newer, backend.Newer)
 	}
 }

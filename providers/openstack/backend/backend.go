@@ -19,8 +19,8 @@ import (
 // OpenStack is a stack.Backend with a cloud, simulated guests, and the OpenStack provider. The hypervisors of the cloud
 // are fake.
 type OpenStack struct {
-	// Running is an existing cloud, which continues to run after Stop. Default: Start starts a cloud.
-	Running *openstack.Cloud
+	// ExistingCloud is an existing cloud, which continues to run after Stop. Default: Start starts a cloud.
+	ExistingCloud *openstack.Cloud
 	// Output receives one line for each step of Start. If the field is nil, the lines are discarded.
 	Output io.Writer
 
@@ -33,8 +33,8 @@ type OpenStack struct {
 
 // cloud returns the cloud in use, or nil before Start.
 func (o *OpenStack) cloud() *openstack.Cloud {
-	if o.Running != nil {
-		return o.Running
+	if o.ExistingCloud != nil {
+		return o.ExistingCloud
 	}
 	return o.started
 }
@@ -59,7 +59,7 @@ func (*OpenStack) Args(string) []string {
 // Credentials implements stack.Backend.
 func (o *OpenStack) Credentials() map[string]string {
 	return map[string]string{
-		"authURL": o.cloud().AuthURL(), "region": o.cloud().Seeded().Region, "interface": "public",
+		"authURL": o.cloud().AuthURL(), "region": o.cloud().SeedObjects().Region, "interface": "public",
 		"applicationCredentialID": o.credential.ID, "applicationCredentialSecret": o.credential.Secret,
 	}
 }
@@ -71,7 +71,7 @@ func (o *OpenStack) Shell() (programs map[string]string, variables []string) {
 
 // Start implements stack.Backend.
 func (o *OpenStack) Start(ctx context.Context, s *stack.Stack) (url string, err error) {
-	if o.Running == nil {
+	if o.ExistingCloud == nil {
 		o.started, err = openstack.Start(ctx, openstack.Options{Dir: filepath.Join(s.Dir(), driver.Name), Output: o.Output})
 		if err != nil {
 			return "", err
@@ -85,10 +85,10 @@ func (o *OpenStack) Start(ctx context.Context, s *stack.Stack) (url string, err 
 	if o.project, err = OpenProject(ctx, cloud.CloudsYAML(), "machinist"); err != nil {
 		return "", err
 	}
-	if o.credential, err = o.project.createRestrictedCredential(ctx, cloud.Seeded().UserID); err != nil {
+	if o.credential, err = o.project.createRestrictedCredential(ctx, cloud.SeedObjects().UserID); err != nil {
 		return "", err
 	}
-	o.guests = hosts.Start(hosts.Options{Compute: admin.Compute, Region: cloud.Seeded().Region,
+	o.guests = hosts.Start(hosts.Options{Compute: admin.Compute, Region: cloud.SeedObjects().Region,
 		MetadataURL: cloud.MetadataURL(), MetadataSecret: cloud.MetadataSecret()})
 	return cloud.AuthURL(), nil
 }
@@ -106,8 +106,8 @@ func (o *OpenStack) Stop() error {
 	return o.started.Stop()
 }
 
-// Left implements stack.Backend.
-func (o *OpenStack) Left(ctx context.Context) (live, created int, err error) {
+// CountResources implements stack.Backend.
+func (o *OpenStack) CountResources(ctx context.Context) (live, created int, err error) {
 	if o.project == nil {
 		return 0, 0, errors.New("OpenStack was not started")
 	}

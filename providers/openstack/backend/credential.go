@@ -15,11 +15,11 @@ import (
 // createRestrictedCredential creates an application credential that permits only the calls in permissions.yaml.
 func (p *Project) createRestrictedCredential(ctx context.Context,
 	user string) (*applicationcredentials.ApplicationCredential, error) {
-	required, err := permissions.Of(driver.Name)
+	required, err := permissions.ForProvider(driver.Name)
 	if err != nil {
 		return nil, err
 	}
-	actions, err := required.With(permissions.AllFields)
+	actions, err := required.ActionsFor(permissions.AllFields)
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func OpenProject(ctx context.Context, cloudsYAML, cloud string) (*Project, error
 	return p, nil
 }
 
-// All returns the entries of all pages of a list.
-func All[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) ([]T, error) {
+// AllPages returns the entries of all pages of a list.
+func AllPages[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) ([]T, error) {
 	page, err := pager.AllPages(ctx)
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func All[T any](ctx context.Context, pager pagination.Pager, extract func(pagina
 // Resources returns everything that costs money or blocks a name, with its kind, name and ID.
 func (p *Project) Resources(ctx context.Context) ([]string, error) {
 	var found []string
-	serverList, err := All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
+	serverList, err := AllPages(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 	for _, s := range serverList {
 		// Lists sometimes contain deleted servers.
 		if _, err := servers.Get(ctx, p.Compute, s.ID).Extract(); !gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
@@ -84,21 +84,21 @@ func (p *Project) Resources(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	portList, err := All(ctx, ports.List(p.Network, ports.ListOpts{}), ports.ExtractPorts)
+	portList, err := AllPages(ctx, ports.List(p.Network, ports.ListOpts{}), ports.ExtractPorts)
 	for _, port := range portList {
 		found = append(found, "port/"+port.Name+"/"+port.ID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	trunkList, err := All(ctx, trunks.List(p.Network, trunks.ListOpts{}), trunks.ExtractTrunks)
+	trunkList, err := AllPages(ctx, trunks.List(p.Network, trunks.ListOpts{}), trunks.ExtractTrunks)
 	for _, trunk := range trunkList {
 		found = append(found, "trunk/"+trunk.Name+"/"+trunk.ID)
 	}
 	if err != nil {
 		return nil, err
 	}
-	volumeList, err := All(ctx, volumes.List(p.Volume, volumes.ListOpts{}), volumes.ExtractVolumes)
+	volumeList, err := AllPages(ctx, volumes.List(p.Volume, volumes.ListOpts{}), volumes.ExtractVolumes)
 	for _, v := range volumeList {
 		found = append(found, "volume/"+v.Name+"/"+v.ID)
 	}

@@ -47,7 +47,7 @@ func TestAdoptRequiresMarkedServer(t *testing.T) {
 			in, err := d.Adopt(t.Context(), provider.AdoptRequest{
 				Machine: provider.Machine{Namespace: "ns", Name: "m", UID: "u"}, ClusterID: "c", Tags: ownMetadata,
 				Class:      provider.Class{Spec: sample.Spec("region", nil), Credentials: credentials},
-				ProviderID: "openstack:///" + serverID, Former: test.former,
+				ProviderID: "openstack:///" + serverID, FormerIdentity: test.former,
 			})
 			if test.wantError != "" {
 				if provider.CodeOf(err) != provider.FailedPrecondition || !strings.Contains(err.Error(), test.wantError) {

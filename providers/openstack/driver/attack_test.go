@@ -191,9 +191,9 @@ func TestAttackClassAdoptsFromClusterElsewhere(t *testing.T) {
 			d, credentials := s.driver(t)
 			in, err := d.Adopt(t.Context(), provider.AdoptRequest{
 				Machine: provider.Machine{Namespace: "ns", Name: "m", UID: "u"}, ClusterID: "c",
-				Class:      provider.Class{Spec: sample.Spec("region", "one"), Credentials: credentials},
-				ProviderID: "openstack://" + test.region + "/" + serverID,
-				Former:     &provider.Identity{ClusterID: "d", MachineUID: "v"},
+				Class:          provider.Class{Spec: sample.Spec("region", "one"), Credentials: credentials},
+				ProviderID:     "openstack://" + test.region + "/" + serverID,
+				FormerIdentity: &provider.Identity{ClusterID: "d", MachineUID: "v"},
 			})
 			if test.wantError == "" {
 				if err != nil || in.MachineUID != "u" {

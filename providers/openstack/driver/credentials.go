@@ -90,7 +90,7 @@ func malformed(format string, args ...any) error {
 // parse trims white space, because Secrets created from files end with a newline. Errors name the invalid key but never
 // contain its value.
 func (o *Options) parse(c provider.Credentials) (account, error) {
-	if c.Empty() {
+	if c.IsEmpty() {
 		return account{}, provider.Errorf(provider.Unauthenticated,
 			"the credentials are missing: create a Secret with the key %s, or with the keys %s, %s and %s", keyClouds, keyAuthURL,
 			keyID, keySecret)

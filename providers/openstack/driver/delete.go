@@ -35,7 +35,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
-	return provider.DeleteResult{Gone: len(left) == 0, Left: strings.Join(left, "; ")}, nil
+	return provider.DeleteResult{Gone: len(left) == 0, Remaining: strings.Join(left, "; ")}, nil
 }
 
 // deleteByProviderID deletes one server and its parts, and returns what still exists. If the owner has no other server,

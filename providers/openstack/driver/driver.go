@@ -43,9 +43,9 @@ type Driver struct {
 	options Options
 	http    *http.Client
 	pool    provider.Clients[*session]
-	// creating contains the names of servers with a call of Create in progress. Two parallel calls for the same server
+	// creatingServers contains the names of servers with a call of Create in progress. Two parallel calls for the same server
 	// could create two servers.
-	creating sync.Map
+	creatingServers sync.Map
 }
 
 var (
@@ -93,7 +93,7 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	if _, err := machine.ParseSpec(req.Class.Spec); err != nil {
 		return err
 	}
-	if req.Class.Credentials.Empty() {
+	if req.Class.Credentials.IsEmpty() {
 		return nil
 	}
 	_, err := d.options.parse(req.Class.Credentials)

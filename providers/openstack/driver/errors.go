@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/httpapi"
 )
 
-// answer is an error from an OpenStack service.
-type answer struct {
+// serviceError is an error from an OpenStack service.
+type serviceError struct {
 	status int
 	// kind is Neutron's name of the error, such as OverQuota. Other services have no names.
 	kind string
@@ -29,7 +29,7 @@ type answer struct {
 }
 
 // answerOf returns OpenStack's answer in the error, if any.
-func answerOf(err error) (answer, bool) {
+func answerOf(err error) (serviceError, bool) {
 	if again, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
 		if a, ok := answerOf(again.ErrReauth); ok {
 			return a, true
@@ -38,9 +38,9 @@ func answerOf(err error) (answer, bool) {
 	}
 	response, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
 	if !ok {
-		return answer{}, false
+		return serviceError{}, false
 	}
-	a := answer{status: response.Actual, header: response.ResponseHeader}
+	a := serviceError{status: response.Actual, header: response.ResponseHeader}
 	// Services wrap errors in an object with one key, such as "badRequest", "forbidden" or "NeutronError".
 	var body map[string]json.RawMessage
 	if json.Unmarshal(response.Body, &body) == nil {
@@ -71,7 +71,7 @@ func answerText(err error) string {
 }
 
 // messageContains reports whether the message contains one of the lower-case words.
-func (a answer) messageContains(words ...string) bool {
+func (a serviceError) messageContains(words ...string) bool {
 	text := strings.ToLower(a.message)
 	for _, word := range words {
 		if strings.Contains(text, word) {
@@ -115,7 +115,7 @@ func translate(ctx context.Context, err error, attempted string) error {
 
 // classify maps OpenStack's answers to canonical codes and messages.
 // https://docs.openstack.org/api-guide/compute/faults.html
-func (a answer) classify() (provider.Code, string) {
+func (a serviceError) classify() (provider.Code, string) {
 	switch {
 	case a.status == http.StatusUnauthorized:
 		return provider.Unauthenticated, "OpenStack does not accept the credentials"
@@ -145,7 +145,7 @@ func (a answer) classify() (provider.Code, string) {
 }
 
 // overQuota reports whether a quota is exhausted. Then Nova answers with 403, Cinder with 413 and Neutron with 409.
-func (a answer) overQuota() bool {
+func (a serviceError) overQuota() bool {
 	switch a.status {
 	case http.StatusForbidden, http.StatusRequestEntityTooLarge, http.StatusConflict:
 		return a.kind == "OverQuota" || a.messageContains("quota")
@@ -155,7 +155,7 @@ func (a answer) overQuota() bool {
 
 // kindSuffix returns the name that Neutron gives to the error, in brackets. If the name contains characters other than
 // letters and digits, the result is empty.
-func (a answer) kindSuffix() string {
+func (a serviceError) kindSuffix() string {
 	strange := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 	}

@@ -35,7 +35,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	if err != nil {
 		return nil, err
 	}
-	if best := preferred(all); best != nil {
+	if best := preferredServer(all); best != nil {
 		return c.convert(best)
 	}
 	return nil, provider.Errorf(provider.NotFound, "no server belongs to machine %s of cluster %q", own.machine.UID,
@@ -101,9 +101,9 @@ func (o owner) mayOwn(s *servers.Server) bool {
 		s.Metadata[provider.TagMachineUID] == ""
 }
 
-// preferred selects among several servers of a machine: first running and pending servers, then stopped servers, then
+// preferredServer selects among several servers of a machine: first running and pending servers, then stopped servers, then
 // failed servers, then deleted servers. Without a server, it returns nil.
-func preferred(all []*servers.Server) *servers.Server {
+func preferredServer(all []*servers.Server) *servers.Server {
 	rank := func(s *servers.Server) int {
 		switch state, _ := stateOf(s); state {
 		case provider.StateTerminating:

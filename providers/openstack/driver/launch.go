@@ -53,10 +53,10 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	}
 	r := &serverRequest{spec: spec, own: own, name: naming.Instance(req.ClusterID, req.Machine, req.Token),
 		version: req.Version, userData: req.UserData.Reveal()}
-	if _, busy := d.creating.LoadOrStore(r.name, true); busy {
+	if _, busy := d.creatingServers.LoadOrStore(r.name, true); busy {
 		return nil, provider.Errorf(provider.Aborted, "create server %s: another call is creating the server", r.name)
 	}
-	defer d.creating.Delete(r.name)
+	defer d.creatingServers.Delete(r.name)
 	s, err := c.findExisting(ctx, r, naming.IsFirst(req.Machine, req.Token))
 	if provider.IsNotFound(err) {
 		s, err = c.launch(ctx, r)
@@ -103,7 +103,7 @@ func (c *clients) findExisting(ctx context.Context, r *serverRequest, first bool
 		if err != nil {
 			return nil, err
 		}
-		if best := preferred(all); best != nil {
+		if best := preferredServer(all); best != nil {
 			if state, _ := stateOf(best); state != provider.StateTerminating {
 				return best, nil
 			}
@@ -139,7 +139,7 @@ func (c *clients) findByName(ctx context.Context, r *serverRequest) (*servers.Se
 		}
 		found = append(found, s)
 	}
-	return preferred(found), nil
+	return preferredServer(found), nil
 }
 
 // launch creates all parts and then the server. After a permanent refusal, it deletes the parts. Otherwise, the parts

@@ -66,8 +66,8 @@ func (a *attacker) Args(string) []string {
 // Credentials implements stack.Backend.
 func (a *attacker) Credentials() map[string]string { return a.credentials(a.server.URL + "/honest") }
 
-// Left implements stack.Backend.
-func (a *attacker) Left(context.Context) (live, created int, err error) { return 0, 0, nil }
+// CountResources implements stack.Backend.
+func (a *attacker) CountResources(context.Context) (live, created int, err error) { return 0, 0, nil }
 
 func (a *attacker) credentials(identity string) map[string]string {
 	return map[string]string{"authURL": identity + "/v3", "region": "RegionOne", "applicationCredentialID": "id",

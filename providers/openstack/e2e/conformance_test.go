@@ -67,8 +67,8 @@ func TestTheDriverConforms(t *testing.T) {
 		Version:             "v1.36.3",
 		Timeout:             3 * time.Minute,
 		Instances:           3,
-		Full:                true,
-		Never:               []conformance.FaultKind{conformance.OtherCase, conformance.GuestClaims},
+		RequireHooks:        true,
+		ImpossibleFaults:    []conformance.FaultKind{conformance.OtherCase, conformance.GuestClaims},
 		Cloud: conformance.Cloud{
 			Resources: member.Resources,
 			Tags:      member.tags,
@@ -103,7 +103,7 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 	var r faulty.Rule
 	switch f.Kind {
 	case conformance.LostCreate:
-		r.Lose = faulty.Call.CreatesServer
+		r.LosesAnswer = faulty.Call.CreatesServer
 	case conformance.Unavailable:
 		r.Skip, r.Answer = f.Skip, every(unavailable)
 	case conformance.Throttled:
@@ -133,17 +133,17 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 	case conformance.Hanging:
 		r.Hang = true
 	case conformance.LateReads:
-		r.LateReads = f.For
+		r.LateReads = f.Duration
 	case conformance.LateLists:
-		r.LateLists = f.For
+		r.LateLists = f.Duration
 	case conformance.LateTags:
-		r.LateMetadata = f.For
+		r.LateMetadata = f.Duration
 	case conformance.UnsteadyLists:
-		r.Unsteady = true
+		r.UnsteadyLists = true
 	case conformance.StateGoesBack:
 		r.GoesBack = true
 	case conformance.DoneLate:
-		r.Skip, r.Late = f.Skip, f.For
+		r.Skip, r.ExecuteAfter = f.Skip, f.Duration
 		r.Answer = func(c faulty.Call) *http.Response {
 			if !c.Writes() {
 				return nil
@@ -152,13 +152,13 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 		}
 	case conformance.QuotaFreesLate:
 		// The ports and volumes of a server are deleted some seconds after the server.
-		r.QuotaFreesLate = f.For + 5*time.Second
+		r.QuotaFreesLate = f.Duration + 5*time.Second
 	case conformance.HugeAnswers:
 		r.Pad = 256 << 20
 	case conformance.FiltersIgnored:
 		r.NoFilters = true
 	case conformance.PartsInUse:
-		r.PartsInUse = f.For
+		r.PartsInUse = f.Duration
 	case conformance.GivesUp:
 		var err error
 		if r.Flavor, err = member.flavor(ctx, "impossible"); err != nil {

@@ -33,7 +33,7 @@ func startFull(t *testing.T, o ...string) *openStack {
 	}
 	out := start(t, stack.Options{ProviderArgs: o})
 	out.Apply()
-	out.Running(examples.SmallClass)
+	out.WaitRunning(examples.SmallClass)
 	return out
 }
 
@@ -74,7 +74,7 @@ func (o *openStack) serverCount() int {
 // The fleet waits while the quota is exhausted.
 func TestFleetGrowsWhenQuotaIsRaised(t *testing.T) {
 	o := startFull(t)
-	project := o.cloud.Seeded().ProjectID
+	project := o.cloud.SeedObjects().ProjectID
 	limit := func(n int) {
 		t.Helper()
 		if _, err := quotasets.Update(context.WithoutCancel(t.Context()), o.admin.Compute, project,
@@ -92,14 +92,14 @@ func TestFleetGrowsWhenQuotaIsRaised(t *testing.T) {
 	limit(-1)
 	o.RunningAre(fleet.Machines+1, examples.SmallClass)
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 // Nova accepts a flavor for which no host has room, and the server fails later. Existing machines stay. When the class
 // is changed back, the fleet recovers.
 func TestFleetSurvivesFlavorThatFitsNoHost(t *testing.T) {
 	o := startFull(t)
-	before := o.Running(examples.SmallClass)
+	before := o.WaitRunning(examples.SmallClass)
 	o.Create(o.Class(examples.SmallClass, "impossible", func(spec map[string]any) { spec["flavor"] = "impossible" }))
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "impossible" })
 	o.Await("a machine for which no host has room", func(all []v1beta1.Machine) bool {
@@ -113,12 +113,12 @@ func TestFleetSurvivesFlavorThatFitsNoHost(t *testing.T) {
 		return false
 	})
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.SmallClass })
-	after := o.Running(examples.SmallClass)
+	after := o.WaitRunning(examples.SmallClass)
 	if same := fleet.Common(before, after); len(same) != fleet.Machines {
 		t.Errorf("only the machines %v were kept, want %d", same, fleet.Machines)
 	}
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 // An image is deleted while volumes are created from it. The conditions of the machines must name the image. The
@@ -164,15 +164,15 @@ func TestMachinesWaitForDeletedImage(t *testing.T) {
 	o.Patience = 8 * time.Minute
 	o.awaitReason("a machine that waits for the image", v1beta1.ConditionLaunched, "short-lived")
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.SmallClass })
-	o.Running(examples.SmallClass)
+	o.WaitRunning(examples.SmallClass)
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 // A server in ERROR with a running guest is kept. A server that an administrator deletes is replaced.
 func TestOnlyDeletedServerIsReplaced(t *testing.T) {
 	o := startFull(t)
-	before := o.Running(examples.SmallClass)
+	before := o.WaitRunning(examples.SmallClass)
 	erroneous := idOf(before[0].Spec.ProviderID)
 	if err := servers.ResetState(t.Context(), o.admin.Compute, erroneous, servers.StateError).ExtractErr(); err != nil {
 		t.Fatal(err)
@@ -189,19 +189,19 @@ func TestOnlyDeletedServerIsReplaced(t *testing.T) {
 		}
 		return len(all) == fleet.Machines && running == fleet.Machines
 	})
-	after := o.Running(examples.SmallClass)
+	after := o.WaitRunning(examples.SmallClass)
 	if same := fleet.Common(before, after); len(same) != fleet.Machines-1 {
 		t.Errorf("only the machines %v were kept, want %d", same, fleet.Machines-1)
 	}
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 // A provider that is repeatedly killed while it creates servers leaves no parts behind, even if the Machine object no
 // longer exists.
 func TestPartsOfKilledProviderAreDeleted(t *testing.T) {
 	o := startFull(t, "--orphan-check-period=5s", "--orphan-min-age=5s")
-	seeded := o.cloud.Seeded()
+	seeded := o.cloud.SeedObjects()
 	if _, err := ports.Create(t.Context(), o.member.Network, ports.CreateOpts{NetworkID: seeded.Networks["nodes"].ID,
 		Name: "dead-abcdefgh-port-0", Description: "machinist cluster=" + o.clusterID() +
 			" uid=11111111-2222-4333-8444-555555555555 machine=default/dead"}).Extract(); err != nil {
@@ -235,7 +235,7 @@ func TestPartsOfKilledProviderAreDeleted(t *testing.T) {
 	if kills == 0 {
 		t.Error("the provider was never killed, so the test proves nothing")
 	}
-	all := o.Running("kills")
+	all := o.WaitRunning("kills")
 	if err := o.member.await(t.Context(), "only the parts of the machines are left", func() (bool, error) {
 		now, err := o.member.Resources(t.Context())
 		return len(now) == len(all)*4, err
@@ -243,7 +243,7 @@ func TestPartsOfKilledProviderAreDeleted(t *testing.T) {
 		t.Error(err)
 	}
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 func (o *openStack) clusterID() string {
@@ -283,5 +283,5 @@ func TestFleetRecoversFromRevokedTokensAndCredentials(t *testing.T) {
 	}
 	o.RunningAre(fleet.Machines+2, examples.SmallClass)
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }

@@ -40,7 +40,7 @@ func start(t *testing.T, o stack.Options) *openStack {
 		admin: open(t, running.CloudsYAML(), "admin")}
 	out.member.checkLeavesNothing(t)
 	out.checkClientListsNothing(t)
-	o.Backend = &backend.OpenStack{Running: running}
+	o.Backend = &backend.OpenStack{ExistingCloud: running}
 	out.Fleet = fleet.Start(t, "../../../bin", o)
 	out.Patience = 4 * time.Minute
 	return out
@@ -62,7 +62,7 @@ func (o *openStack) checkClientListsNothing(t *testing.T) {
 func TestFleetLifecycle(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
-	first := o.Running(examples.SmallClass)
+	first := o.WaitRunning(examples.SmallClass)
 	o.checkParts(first, "m1.small", 0)
 	for i := range first {
 		m := &first[i]
@@ -88,7 +88,7 @@ func TestFleetLifecycle(t *testing.T) {
 
 	t.Log("another class requires other servers, which boot from a volume")
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
-	second := o.Running(examples.LargeClass)
+	second := o.WaitRunning(examples.LargeClass)
 	o.checkParts(second, "m1.medium", 2)
 	if remaining := fleet.Common(first, second); len(remaining) > 0 {
 		t.Errorf("machines %v were kept, want replacements", remaining)
@@ -104,11 +104,11 @@ func TestFleetLifecycle(t *testing.T) {
 		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace}
 		d.Spec.Template.Spec.ClassRef.Name = "changed"
 	})
-	third := o.Running("changed")
+	third := o.WaitRunning("changed")
 	if remaining := fleet.Common(second, third); len(remaining) != fleet.Machines {
 		t.Errorf("only the machines %v were kept, want all", remaining)
 	}
-	groups := o.cloud.Seeded().SecurityGroups
+	groups := o.cloud.SeedObjects().SecurityGroups
 	for i := range third {
 		s := o.server(&third[i])
 		if _, old := s.Metadata["pool"]; old || s.Metadata["team"] != "green" || s.Tags == nil ||
@@ -124,7 +124,7 @@ func TestFleetLifecycle(t *testing.T) {
 
 	t.Log("the deletion of the fleet leaves nothing")
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 func (o *openStack) server(m *v1beta1.Machine) *servers.Server {
@@ -138,7 +138,7 @@ func (o *openStack) server(m *v1beta1.Machine) *servers.Server {
 
 func (o *openStack) portsOf(server string) []ports.Port {
 	o.Helper()
-	list, err := backend.All(o.Context(), ports.List(o.member.Network, ports.ListOpts{DeviceID: server}), ports.ExtractPorts)
+	list, err := backend.AllPages(o.Context(), ports.List(o.member.Network, ports.ListOpts{DeviceID: server}), ports.ExtractPorts)
 	if err != nil {
 		o.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/hack/openstack"
 )
 
-// shared contains the cloud of all tests, which takes a minute to start.
-var shared struct {
+// sharedCloud contains the cloud of all tests, which takes a minute to start.
+var sharedCloud struct {
 	once  sync.Once
 	cloud *openstack.Cloud
 	dir   string
@@ -24,30 +24,30 @@ var shared struct {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.cloud != nil {
-		if err := shared.cloud.Stop(); err != nil {
+	if sharedCloud.cloud != nil {
+		if err := sharedCloud.cloud.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stop OpenStack:", err)
 			code = 1
 		}
 	}
-	if shared.dir != "" && code == 0 {
-		_ = os.RemoveAll(shared.dir)
+	if sharedCloud.dir != "" && code == 0 {
+		_ = os.RemoveAll(sharedCloud.dir)
 	}
 	os.Exit(code)
 }
 
 func cloud(t *testing.T) *openstack.Cloud {
 	t.Helper()
-	shared.once.Do(func() {
-		if shared.dir, shared.err = os.MkdirTemp("", "openstack-"); shared.err == nil {
-			shared.cloud, shared.err = openstack.Start(context.Background(),
-				openstack.Options{Dir: shared.dir, Output: os.Stderr})
+	sharedCloud.once.Do(func() {
+		if sharedCloud.dir, sharedCloud.err = os.MkdirTemp("", "openstack-"); sharedCloud.err == nil {
+			sharedCloud.cloud, sharedCloud.err = openstack.Start(context.Background(),
+				openstack.Options{Dir: sharedCloud.dir, Output: os.Stderr})
 		}
 	})
-	if shared.cloud == nil {
-		t.Fatal(errors.Join(errors.New("OpenStack did not start"), shared.err))
+	if sharedCloud.cloud == nil {
+		t.Fatal(errors.Join(errors.New("OpenStack did not start"), sharedCloud.err))
 	}
-	return shared.cloud
+	return sharedCloud.cloud
 }
 
 // configFile names the environment variable with the path of a clouds.yaml, as in OpenStack's own client.

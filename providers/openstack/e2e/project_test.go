@@ -53,7 +53,7 @@ func (p project) checkLeavesNothing(t *testing.T) {
 }
 
 func (p project) flavor(ctx context.Context, name string) (string, error) {
-	list, err := backend.All(ctx, flavors.ListDetail(p.Compute, flavors.ListOpts{}), flavors.ExtractFlavors)
+	list, err := backend.AllPages(ctx, flavors.ListDetail(p.Compute, flavors.ListOpts{}), flavors.ExtractFlavors)
 	for _, f := range list {
 		if f.Name == name {
 			return f.ID, nil
@@ -70,11 +70,11 @@ func (p project) createServer(ctx context.Context, name string, metadata map[str
 	if err != nil {
 		return "", nil, err
 	}
-	imageList, err := backend.All(ctx, images.List(p.Image, images.ListOpts{}), images.ExtractImages)
+	imageList, err := backend.AllPages(ctx, images.List(p.Image, images.ListOpts{}), images.ExtractImages)
 	if err != nil {
 		return "", nil, err
 	}
-	networkList, err := backend.All(ctx, networks.List(p.Network, networks.ListOpts{}), networks.ExtractNetworks)
+	networkList, err := backend.AllPages(ctx, networks.List(p.Network, networks.ListOpts{}), networks.ExtractNetworks)
 	if err != nil {
 		return "", nil, err
 	}
@@ -137,7 +137,7 @@ func (p project) tags(ctx context.Context, providerID string) (map[string]string
 
 // dropParts deletes the ports of all servers with a metadata key.
 func (p project) dropParts(ctx context.Context, key string) error {
-	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
+	list, err := backend.AllPages(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (p project) dropParts(ctx context.Context, key string) error {
 		if s.Metadata[key] == "" {
 			continue
 		}
-		portList, err := backend.All(ctx, ports.List(p.Network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
+		portList, err := backend.AllPages(ctx, ports.List(p.Network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (p project) dropParts(ctx context.Context, key string) error {
 // failOperations sets all servers with a metadata key to ERROR, as if an operation had failed. The guests of these
 // servers keep running. Only an administrator may do this.
 func (p project) failOperations(ctx context.Context, key string) error {
-	list, err := backend.All(ctx, servers.List(p.Compute, servers.ListOpts{AllTenants: true}), servers.ExtractServers)
+	list, err := backend.AllPages(ctx, servers.List(p.Compute, servers.ListOpts{AllTenants: true}), servers.ExtractServers)
 	if err != nil {
 		return err
 	}
@@ -189,5 +189,5 @@ func (p project) removeQuota(ctx context.Context, id string) (end func(), err er
 func idOf(providerID string) string { return providerID[strings.LastIndex(providerID, "/")+1:] }
 
 func serversOf(ctx context.Context, p project) ([]servers.Server, error) {
-	return backend.All(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
+	return backend.AllPages(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 }

@@ -21,7 +21,7 @@ import (
 func TestFleetSurvivesServiceOutages(t *testing.T) {
 	o := start(t, stack.Options{})
 	o.Apply()
-	before := o.Running(examples.SmallClass)
+	before := o.WaitRunning(examples.SmallClass)
 	// If RabbitMQ loses the message for a server, the server stays in BUILD. The machine of the server is replaced
 	// after the creation timeout.
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Timeouts.Creation = minutes(2) })
@@ -61,7 +61,7 @@ func TestFleetSurvivesServiceOutages(t *testing.T) {
 		before = after
 	}
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 // awaitMachines waits until the fleet has n machines in any state, except those being deleted.
@@ -87,7 +87,7 @@ func TestFleetSurvivesOutageOfNeutron(t *testing.T) {
 	}
 	o.RunningAre(fleet.Machines+2, examples.SmallClass)
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 // RabbitMQ loses the pending messages during 20 creations. A server whose start message is lost stays in BUILD. The
@@ -97,7 +97,7 @@ func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o.Change(func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.Timeouts.Creation = minutes(2)
 	})
-	o.Running(examples.SmallClass)
+	o.WaitRunning(examples.SmallClass)
 	o.Scale(20)
 	o.Await("some machines with servers", func(all []v1beta1.Machine) bool {
 		count := 0
@@ -117,7 +117,7 @@ func TestFleetSurvivesRestartOfRabbitMQ(t *testing.T) {
 	o.Patience = 15 * time.Minute
 	o.RunningAre(20, examples.SmallClass)
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }
 
 // A host that is down keeps its servers. A deleted server disappears only when its host runs again. Until then, the
@@ -127,7 +127,7 @@ func TestMachineIsReplacedWhileHostIsDown(t *testing.T) {
 	// If Nova schedules a server to the host before it detects the outage, the server stays in BUILD.
 	o.Change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Timeouts.Creation = minutes(2) })
 	o.Patience = 10 * time.Minute
-	all := o.Running(examples.SmallClass)
+	all := o.WaitRunning(examples.SmallClass)
 	zone := o.server(&all[0]).AvailabilityZone
 	services := openstack.NovaCompute()
 	at := slices.IndexFunc(services, func(s openstack.Service) bool {
@@ -163,5 +163,5 @@ func TestMachineIsReplacedWhileHostIsDown(t *testing.T) {
 		t.Errorf("only the machines %v were kept, want %d", same, fleet.Machines-1)
 	}
 	o.Delete()
-	o.Gone()
+	o.WaitGone()
 }

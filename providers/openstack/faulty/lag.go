@@ -36,7 +36,7 @@ func (t *Transport) modifyResponse(r *http.Request, call Call, rules []*rule,
 		late.LateReads = max(late.LateReads, rule.LateReads)
 		late.LateLists = max(late.LateLists, rule.LateLists)
 		late.LateMetadata = max(late.LateMetadata, rule.LateMetadata)
-		late.Unsteady = late.Unsteady || rule.Unsteady
+		late.UnsteadyLists = late.UnsteadyLists || rule.UnsteadyLists
 		late.GoesBack = late.GoesBack || rule.GoesBack
 		late.Pad = max(late.Pad, rule.Pad)
 	}
@@ -196,7 +196,7 @@ func (t *Transport) entries(query url.Values, kind string, late Rule, all []any)
 			}
 		}
 	}
-	if late.Unsteady && len(out) > 0 {
+	if late.UnsteadyLists && len(out) > 0 {
 		offset := t.answers % len(out)
 		out = append(append(out[offset:len(out):len(out)], out[:offset]...), out[offset])
 	}

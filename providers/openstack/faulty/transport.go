@@ -23,10 +23,10 @@ type Rule struct {
 	Answer func(Call) *http.Response
 	// Skip is the number of calls that are forwarded before Answer takes effect.
 	Skip int
-	// Lose is a function that selects calls whose answers are lost after OpenStack has executed the calls.
-	Lose func(Call) bool
-	// Late is the delay after which a call with an Answer is still executed. Zero means never.
-	Late time.Duration
+	// LosesAnswer is a function that selects calls whose answers are lost after OpenStack has executed the calls.
+	LosesAnswer func(Call) bool
+	// ExecuteAfter is the delay after which a call with an Answer is still executed. Zero means never.
+	ExecuteAfter time.Duration
 	// Hang is true if calls are not answered until their context ends.
 	Hang bool
 	// Pad is the number of bytes of white space before every answer. White space after an answer would have no effect,
@@ -36,8 +36,8 @@ type Rule struct {
 	// LateReads and LateLists are the delays until reads by ID and lists show a change. LateMetadata is how long a new
 	// server has no metadata.
 	LateReads, LateLists, LateMetadata time.Duration
-	// Unsteady is true if each list has another order and contains one entry twice.
-	Unsteady bool
+	// UnsteadyLists is true if each list has another order and contains one entry twice.
+	UnsteadyLists bool
 	// GoesBack shows an earlier state in every third answer about a server.
 	GoesBack bool
 	// Flavor replaces the requested flavor of servers, unless it is empty.
@@ -122,8 +122,8 @@ type rule struct {
 	Rule
 	skipped int
 	started time.Time
-	// created is the number of servers created since the rule was added.
-	created int
+	// createdServers is the number of servers created since the rule was added.
+	createdServers int
 }
 
 // Inject adds a rule and returns a function that removes it.
@@ -171,8 +171,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if response == nil {
 			continue
 		}
-		if rule.Late > 0 {
-			if err := t.executeLate(r, rule.Late); err != nil {
+		if rule.ExecuteAfter > 0 {
+			if err := t.executeLate(r, rule.ExecuteAfter); err != nil {
 				return nil, err
 			}
 		} else if r.Body != nil {
@@ -190,7 +190,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	for _, rule := range rules {
-		if rule.Lose != nil && rule.Lose(call) {
+		if rule.LosesAnswer != nil && rule.LosesAnswer(call) {
 			_ = response.Body.Close()
 			return nil, errLost
 		}
@@ -225,7 +225,7 @@ func (t *Transport) quota(r *rule, call Call) *http.Response {
 	if !call.CreatesServer() {
 		return nil
 	}
-	free := -r.created
+	free := -r.createdServers
 	for _, of := range t.resources {
 		if of.deleted.After(r.started) && time.Since(of.deleted) > r.QuotaFreesLate {
 			free++
@@ -234,7 +234,7 @@ func (t *Transport) quota(r *rule, call Call) *http.Response {
 	if free <= 0 {
 		return ErrorAnswer(http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1")
 	}
-	r.created++
+	r.createdServers++
 	return nil
 }
 

@@ -75,12 +75,12 @@ func TestRulesChangeAnswers(t *testing.T) {
 	}{
 		"refused":                          {Rule{Answer: refuse}, "GET", read, `503 {"serviceUnavailable"`},
 		"first call is forwarded":          {Rule{Answer: refuse, Skip: 1}, "GET", read, `200 {"server"`},
-		"answer is lost":                   {Rule{Lose: Call.CreatesServer}, "POST", create, "before an answer came"},
-		"answer of other call is not lost": {Rule{Lose: Call.CreatesServer}, "GET", read, `200 {"server"`},
+		"answer is lost":                   {Rule{LosesAnswer: Call.CreatesServer}, "POST", create, "before an answer came"},
+		"answer of other call is not lost": {Rule{LosesAnswer: Call.CreatesServer}, "GET", read, `200 {"server"`},
 		"read of new server":               {Rule{LateReads: time.Hour}, "GET", read, "404"},
 		"list without new server":          {Rule{LateLists: time.Hour}, "GET", list, `{"servers":[]}`},
 		"new server without metadata":      {Rule{LateMetadata: time.Hour}, "GET", read, `"metadata":{}`},
-		"repeated entry":                   {Rule{Unsteady: true}, "GET", list, `"a","status":"ACTIVE"},{"id"`},
+		"repeated entry":                   {Rule{UnsteadyLists: true}, "GET", list, `"a","status":"ACTIVE"},{"id"`},
 		"ignored filter":                   {Rule{NoFilters: true}, "GET", list + "?name=^b", `"name":"a"`},
 		"applied filter":                   {Rule{}, "GET", list + "?name=^b", `{"servers":[]}`},
 		"quota used up":                    {Rule{QuotaFreesLate: time.Hour}, "POST", create, "403"},
@@ -121,7 +121,7 @@ func TestDeletedServerIsShownForSomeTime(t *testing.T) {
 
 func TestCallIsExecutedLateAndWithOtherFlavor(t *testing.T) {
 	n, transport := newNova(t)
-	transport.Inject(Rule{Late: time.Millisecond, Answer: func(c Call) *http.Response {
+	transport.Inject(Rule{ExecuteAfter: time.Millisecond, Answer: func(c Call) *http.Response {
 		if !c.Writes() {
 			return nil
 		}

@@ -14,9 +14,9 @@ import (
 type admission struct {
 	path []string
 	errs field.ErrorList
-	// changed contains the values that the write changes and whose schema has rules. The rules of these values run
+	// changedValues contains the values that the write changes and whose schema has rules. The rules of these values run
 	// only if the object matches the schema.
-	changed []changedValue
+	changedValues []changedValue
 }
 
 type changedValue struct {
@@ -28,7 +28,7 @@ type changedValue struct {
 // value returns the stored form of value: with defaults, and without unknown fields. Parts that are identical in the
 // old value are skipped, because they are already valid.
 func (a *admission) value(n *node, value, old any) any {
-	if identical(value, old) {
+	if isSameValue(value, old) {
 		return value
 	}
 	switch v := value.(type) {
@@ -56,7 +56,7 @@ func (a *admission) value(n *node, value, old any) any {
 		a.scalar(n, value)
 	}
 	if len(n.rules) > 0 {
-		a.changed = append(a.changed, changedValue{n, strings.Join(a.path, "."), value, old})
+		a.changedValues = append(a.changedValues, changedValue{n, strings.Join(a.path, "."), value, old})
 	}
 	return value
 }
@@ -89,7 +89,7 @@ func (a *admission) object(n *node, content map[string]any, old any) map[string]
 		a.path = append(a.path, name)
 		admitted := a.value(child, value, before[name])
 		a.path = a.path[:len(a.path)-1]
-		if isComposite(value) && !identical(admitted, value) {
+		if isComposite(value) && !isSameValue(admitted, value) {
 			set()[name] = admitted
 		}
 	}
@@ -122,7 +122,7 @@ func (a *admission) array(n *node, items []any, old any) []any {
 		a.path = append(a.path, fmt.Sprintf("[%d]", i))
 		admitted := a.value(n.items, item, n.counterpart(item, before))
 		a.path = a.path[:len(a.path)-1]
-		if isComposite(item) && !identical(admitted, item) {
+		if isComposite(item) && !isSameValue(admitted, item) {
 			if !changed {
 				changed = true
 				items = slices.Clone(items)

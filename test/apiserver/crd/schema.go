@@ -133,7 +133,7 @@ func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any
 }
 
 func (a *admission) runRules(name string) {
-	for _, r := range a.changed {
+	for _, r := range a.changedValues {
 		value, old := r.value, r.old
 		if r.path == "" {
 			value, old = withName(value, name), withName(old, name)
@@ -155,8 +155,8 @@ func withName(content any, name string) any {
 	return object
 }
 
-// identical reports whether two values are the same map or list in memory.
-func identical(a, b any) bool {
+// isSameValue reports whether two values are the same map or list in memory.
+func isSameValue(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)

@@ -34,7 +34,7 @@ func TestDefinitionDeletion(t *testing.T) {
 	namespace := env.Namespace(t)
 	server := apiserver.New(scheme, time.Now)
 	runSteps := func() {
-		for server.Pending() > 0 {
+		for server.PendingSteps() > 0 {
 			server.Step(0)
 		}
 	}

@@ -20,9 +20,9 @@ const retryInterval = 100 * time.Millisecond
 type Change struct {
 	Key      string
 	Revision int64
-	// Read is the time when this program received the change from etcd. The delay after the write is short, except
+	// ReadTime is the time when this program received the change from etcd. The delay after the write is short, except
 	// after etcd was unreachable.
-	Read time.Time
+	ReadTime time.Time
 	// Value is the new value, or nil if the key was deleted. Old is the old value, or nil if the key is new.
 	Value, Old []byte
 }
@@ -113,7 +113,7 @@ func (f *follower) watch(ctx context.Context) error {
 				continue
 			}
 			// The event of a deletion has no value: Value is empty, and Old is the last value of the key.
-			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Read: time.Now(), Value: e.KV.Value,
+			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, ReadTime: time.Now(), Value: e.KV.Value,
 				Old: e.Prev.Value})
 		}
 		if n := len(w.Result.Events); n > 0 {

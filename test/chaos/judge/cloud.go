@@ -21,7 +21,7 @@ func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 		if uid == "" {
 			j.breach(at, "I2", "instance %s was created for no Machine", in.ID)
 		} else if m := j.machines[uid]; m != nil && m.gone {
-			j.Late++
+			j.LateInstances++
 		}
 	}
 	now := &instance{uid: uid, hostname: in.Hostname, state: in.State}

@@ -33,11 +33,11 @@ func (m *machine) live() bool { return !m.versions[len(m.versions)-1].deleting }
 
 type owner struct {
 	invariants.Owner
-	name    string
-	deleted bool // deleted or being deleted
+	name      string
+	isDeleted bool // isDeleted or being deleted
 }
 
-func (o *owner) bounds(since time.Time) (most, least int) { return o.Within(since.UnixNano()) }
+func (o *owner) bounds(since time.Time) (most, least int) { return o.BoundsSince(since.UnixNano()) }
 
 // Object records a version of an object. The caller must report every version, in order.
 func (j *Judge) Object(at time.Time, object client.Object) {
@@ -59,7 +59,7 @@ func (j *Judge) ObjectGone(at time.Time, object client.Object) {
 	case *v1beta1.MachineSet:
 		// Machines that outlive their set still belong to the deployment of the set.
 		if set := j.sets[o.UID]; set != nil {
-			set.deleted = true
+			set.isDeleted = true
 		}
 	case *v1beta1.Machine:
 		m := j.machines[o.UID]
@@ -85,7 +85,7 @@ func addVersion(all map[types.UID]*owner, at time.Time, o client.Object, b invar
 		known = &owner{name: o.GetName()}
 		all[o.GetUID()] = known
 	}
-	known.deleted = !o.GetDeletionTimestamp().IsZero()
+	known.isDeleted = !o.GetDeletionTimestamp().IsZero()
 	known.Note(at.UnixNano(), o, b)
 }
 
@@ -151,7 +151,7 @@ func (j *Judge) checkDeletion(at time.Time, m *machine) {
 	if set.Controller != "" {
 		fleet, inFleet = j.deployments[set.Controller], j.setsOf(set.Controller)
 	}
-	if fleet == nil || fleet.deleted {
+	if fleet == nil || fleet.isDeleted {
 		return
 	}
 	since := at.Add(-j.Window)

@@ -58,8 +58,8 @@ type Judge struct {
 
 	// Machines and Instances are the numbers of all Machines and instances that have ever existed.
 	Machines, Instances int
-	// Late counts the instances that were created after the removal of their Machine.
-	Late int
+	// LateInstances counts the instances that were created after the removal of their Machine.
+	LateInstances int
 }
 
 type deletion struct {

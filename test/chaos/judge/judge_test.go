@@ -276,7 +276,7 @@ func TestJudgeCounts(t *testing.T) {
 	s := newHistory(2)
 	s.remove("m0")
 	s.instance("i-late", "m0", simcloud.StatePending)
-	if s.Machines != 2 || s.Instances != 3 || s.Late != 1 {
-		t.Errorf("got %d machines, %d instances, %d of them late; want 2, 3, 1", s.Machines, s.Instances, s.Late)
+	if s.Machines != 2 || s.Instances != 3 || s.LateInstances != 1 {
+		t.Errorf("got %d machines, %d instances, %d of them late; want 2, 3, 1", s.Machines, s.Instances, s.LateInstances)
 	}
 }

@@ -71,7 +71,7 @@ type double struct {
 
 func (d *double) manager() controllermanager.Manager {
 	return controllermanager.Manager{Server: d.server, Now: func() time.Time { return d.now }, Volumes: d.volumes,
-		Silent: func(n *corev1.Node) bool { return d.silent[n.Name] }}
+		IsSilent: func(n *corev1.Node) bool { return d.silent[n.Name] }}
 }
 
 func (d *double) choices() []controllermanager.Choice {
@@ -91,7 +91,7 @@ func (d *double) choices() []controllermanager.Choice {
 func (d *double) runControllers(wait time.Duration) error {
 	for range 10_000 {
 		choices := d.choices()
-		n := d.server.Pending()
+		n := d.server.PendingSteps()
 		switch {
 		case len(choices)+n > 0:
 			if i := d.random.IntN(len(choices) + n); i < n {

@@ -84,7 +84,7 @@ func reportInUse(name string, claims ...string) step {
 			return changeStatus(node(name), func(n *corev1.Node) {
 				n.Status.VolumesInUse = nil
 				for _, claim := range claims {
-					n.Status.VolumesInUse = append(n.Status.VolumesInUse, controllermanager.Reported(s.volume(claim)))
+					n.Status.VolumesInUse = append(n.Status.VolumesInUse, controllermanager.ReportedName(s.volume(claim)))
 				}
 			}).do(ctx, s)
 		}}

@@ -74,7 +74,7 @@ func (g Grant) specificity() int {
 
 func grantsOf(role manifests.Role, namespace string) ([]Grant, error) {
 	var grants []Grant
-	for _, object := range role.For("sim", namespace) {
+	for _, object := range role.Objects("sim", namespace) {
 		var rules []rbacv1.PolicyRule
 		switch o := object.(type) {
 		case *rbacv1.ClusterRole:

@@ -93,9 +93,9 @@ func write(folder string, lines []string) error {
 	return nil
 }
 
-// Unused returns an error that lists unnecessary grants. No record in the folder contains such a grant, and the grant
+// CheckUnused returns an error that lists unnecessary grants. No record in the folder contains such a grant, and the grant
 // is not in neededWithoutRequest.
-func Unused(folder string) error {
+func CheckUnused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {
 		for _, role := range []manifests.Role{p.control, p.target} {

@@ -24,22 +24,22 @@ const (
 	Machines = Ours + "machines/"
 )
 
-// Begin is the start of a disruption: a write that disrupts a working machine. The write deletes a machine that has a
+// DisruptionStart is the start of a disruption: a write that disrupts a working machine. The write deletes a machine that has a
 // Node, or starts a change of its instance.
-type Begin struct {
+type DisruptionStart struct {
 	// Machine is the machine after the write. At contains the time of the write, in whole seconds.
 	Machine  *v1beta1.Machine
 	At       time.Time
 	Revision int64
-	// All contains every machine that existed after the write, including the disrupted machine.
-	All []*v1beta1.Machine
+	// AllMachines contains every machine that existed after the write, including the disrupted machine.
+	AllMachines []*v1beta1.Machine
 }
 
 // History finds the disruptions in the changes of etcd, which it must receive in order. The zero History is ready to
 // use.
 type History struct {
 	// Begins contains the start of each disruption so far.
-	Begins []Begin
+	Begins []DisruptionStart
 
 	machines map[string]*v1beta1.Machine
 }
@@ -62,16 +62,16 @@ func (h *History) Add(c history.Change) error {
 	}
 	before := h.machines[c.Key]
 	h.machines[c.Key] = m
-	if (before == nil || !Is(before)) && Is(m) {
-		h.Begins = append(h.Begins, Begin{Machine: m, At: writtenAt(m, c.Read), Revision: c.Revision,
-			All: slices.Collect(maps.Values(h.machines))})
+	if (before == nil || !IsDisrupted(before)) && IsDisrupted(m) {
+		h.Begins = append(h.Begins, DisruptionStart{Machine: m, At: writtenAt(m, c.ReadTime), Revision: c.Revision,
+			AllMachines: slices.Collect(maps.Values(h.machines))})
 	}
 	return nil
 }
 
-// Is reports whether a machine is disrupted: the machine has a Node, and the machine is being deleted or its instance
+// IsDisrupted reports whether a machine is disrupted: the machine has a Node, and the machine is being deleted or its instance
 // is being changed.
-func Is(m *v1beta1.Machine) bool {
+func IsDisrupted(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }
 
@@ -104,18 +104,18 @@ type Budget struct {
 	// Allowed returns how many of the selected machines may be disrupted at the same time.
 	Allowed func(selected int) int
 	// InForce reports whether the budget is in force at the time of a write. Nil means always.
-	InForce func(Begin) bool
+	InForce func(DisruptionStart) bool
 }
 
 // Use returns how many machines the budget selects after a write, and how many of the selected machines are
 // disrupted.
-func (b Budget) Use(at Begin) (selected, disrupted int) {
-	for _, m := range at.All {
+func (b Budget) Use(at DisruptionStart) (selected, disrupted int) {
+	for _, m := range at.AllMachines {
 		if b.Selects != nil && !b.Selects(m.Labels) {
 			continue
 		}
 		selected++
-		if Is(m) {
+		if IsDisrupted(m) {
 			disrupted++
 		}
 	}
@@ -123,12 +123,12 @@ func (b Budget) Use(at Begin) (selected, disrupted int) {
 }
 
 // Applies reports whether the budget applies to a write.
-func (b Budget) Applies(at Begin) bool {
+func (b Budget) Applies(at DisruptionStart) bool {
 	return (b.Selects == nil || b.Selects(at.Machine.Labels)) && (b.InForce == nil || b.InForce(at))
 }
 
 // Check returns an error if a write disrupted more machines than the budget allows.
-func (b Budget) Check(at Begin) error {
+func (b Budget) Check(at DisruptionStart) error {
 	if !b.Applies(at) {
 		return nil
 	}

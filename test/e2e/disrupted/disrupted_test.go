@@ -40,10 +40,10 @@ func (s *changeLog) write(name string, changes ...func(*v1beta1.Machine)) {
 func (s *changeLog) gone(name string) { s.add(Machines+"default/"+name, nil) }
 
 func (s *changeLog) add(key string, value []byte) {
-	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), Read: read, Value: value})
+	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), ReadTime: read, Value: value})
 }
 
-func (s *changeLog) begins() []Begin {
+func (s *changeLog) begins() []DisruptionStart {
 	s.t.Helper()
 	var h History
 	for _, c := range s.changes {
@@ -96,7 +96,7 @@ func TestHistoryFindsEachDisruptionOnce(t *testing.T) {
 		t.Fatalf("got %d disruptions, want %d: %+v", len(begins), len(want), begins)
 	}
 	for i, b := range begins {
-		if got := (found{b.Machine.Name, b.Revision, len(b.All)}); got != want[i] || !b.At.Equal(noon) {
+		if got := (found{b.Machine.Name, b.Revision, len(b.AllMachines)}); got != want[i] || !b.At.Equal(noon) {
 			t.Errorf("got %+v at %s, want %+v at %s", got, b.At, want[i], noon)
 		}
 	}
@@ -139,7 +139,7 @@ func TestBudgetCheckFindsTooManyDisruptions(t *testing.T) {
 		"half":          {Budget{Allowed: func(n int) int { return n / 2 }}, []string{"3 of 4", "2 of 2"}},
 		"all":           {Budget{Allowed: func(n int) int { return n }}, nil},
 		"none, for some time": {Budget{Allowed: func(int) int { return 0 },
-			InForce: func(b Begin) bool { return b.Revision < 6 }}, []string{"1 of 4"}},
+			InForce: func(b DisruptionStart) bool { return b.Revision < 6 }}, []string{"1 of 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var found []string

@@ -67,8 +67,8 @@ func newFront() *apiserver.Front {
 	return apiserver.NewFront(server)
 }
 
-// Another creates an additional, empty cluster, and returns a client with the permissions of an administrator.
-func Another() client.WithWatch { return newFront().Client(apiserver.Administrator) }
+// NewCluster creates an additional, empty cluster, and returns a client with the permissions of an administrator.
+func NewCluster() client.WithWatch { return newFront().Client(apiserver.Administrator) }
 
 // WithoutMachinist starts a cluster without the kinds of Machinist, stops it when the test ends, and returns the path
 // of its kubeconfig.

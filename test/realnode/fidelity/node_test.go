@@ -20,7 +20,7 @@ func (c *cluster) requests(t *testing.T, n node, since time.Time) []auditlog.Req
 	t.Helper()
 	found, err := c.audit.Requests(auditlog.Filter{Users: []string{"system:node:" + n.name},
 		Match: func(r auditlog.Request) bool {
-			return r.Received.After(since) && (r.Resource == "nodes" || r.Resource == "leases")
+			return r.ReceivedAt.After(since) && (r.Resource == "nodes" || r.Resource == "leases")
 		}})
 	if err != nil {
 		t.Fatal(err)

@@ -426,10 +426,10 @@ func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 func TestJoinsOfListsCertificatesIssuedForTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	joins := kubeletcsr.NewJoins(w.WithWatch)
+	joins := kubeletcsr.NewJoinFinder(w.WithWatch)
 	wantJoins := func(node string, want ...string) {
 		t.Helper()
-		got, err := joins.Of(t.Context(), node)
+		got, err := joins.Find(t.Context(), node)
 		if err != nil {
 			t.Fatal(err)
 		}

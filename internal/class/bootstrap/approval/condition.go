@@ -60,7 +60,7 @@ func (r *Reconciler) applyRejections(m *v1beta1.Machine) (changed bool) {
 // patchCondition writes CertificateApproved to the Machine if a live read shows another value of the condition.
 func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedName, uid types.UID) error {
 	m := &v1beta1.Machine{}
-	if err := r.Live.Get(ctx, key, m); err != nil || m.UID != uid {
+	if err := r.LiveClient.Get(ctx, key, m); err != nil || m.UID != uid {
 		return client.IgnoreNotFound(err)
 	}
 	changed := m.DeepCopy()
@@ -68,7 +68,7 @@ func (r *Reconciler) patchCondition(ctx context.Context, key types.NamespacedNam
 		return nil
 	}
 	patch := client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Live.Status().Patch(ctx, changed, patch)); err != nil {
+	if err := client.IgnoreNotFound(r.LiveClient.Status().Patch(ctx, changed, patch)); err != nil {
 		return fmt.Errorf("write condition %s of machine %s: %w", v1beta1.ConditionCertificateApproved, key, err)
 	}
 	return nil

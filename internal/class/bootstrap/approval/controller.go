@@ -41,8 +41,8 @@ type Options struct {
 	ClusterID string
 	// Machines reads Machines from a cache of the control cluster with the index MachineByNodeName.
 	Machines client.Reader
-	// Live reads from the API server of the control cluster, and writes the condition CertificateApproved of Machines.
-	Live client.Client
+	// LiveClient reads from the API server of the control cluster, and writes the condition CertificateApproved of Machines.
+	LiveClient client.Client
 	// Cache is the cached reader for Nodes and CertificateSigningRequests of the target cluster.
 	Cache client.Reader
 	// Target reads bootstrap tokens from the API server of the target cluster, and approves requests.
@@ -56,9 +56,9 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// GuestRanges are the IP ranges in which addresses that only the guest reports may get a serving certificate.
 	GuestRanges []netip.Prefix
-	// Reserved are names and addresses for which no serving certificate is approved, in addition to those of the Service
+	// ReservedNames are names and addresses for which no serving certificate is approved, in addition to those of the Service
 	// kubernetes and of its endpoints in the target cluster.
-	Reserved Reserved
+	ReservedNames ReservedNames
 	// Concurrency is how many requests of each signer are processed at a time. Defaults to 8.
 	Concurrency int
 }
@@ -71,7 +71,7 @@ type Cloud interface {
 // Classes resolves the class of a Machine.
 type Classes interface {
 	// ResolveForDeletion returns what still exists of the class. A missing class is not an error.
-	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
+	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Inputs, error)
 }
 
 // Reconciler approves the certificate requests that Decide allows.
@@ -96,11 +96,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	if err != nil || !kubeletcsr.Pending(csr) || !csr.DeletionTimestamp.IsZero() {
+	if err != nil || !kubeletcsr.IsPending(csr) || !csr.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, r.clearCondition(ctx, req.Name)
 	}
 	request := readRequest(csr)
-	if request.Kind == kubeletcsr.NotKubelet {
+	if request.Kind == kubeletcsr.KindNotKubelet {
 		return reconcile.Result{}, nil
 	}
 	facts, err := r.gather(ctx, request)
@@ -132,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // not joined, the older facts.Machine takes precedence.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
+	err := r.LiveClient.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
 	switch {
 	case apierrors.IsNotFound(err):
 		live = nil
@@ -142,8 +142,8 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	}
 	facts.Machine, facts.Now = live, r.Clock.Now()
 	name := request.Requester
-	if request.Kind == kubeletcsr.Join {
-		name = request.Wanted
+	if request.Kind == kubeletcsr.KindJoin {
+		name = request.RequestedNode
 		if facts.OtherMachine, err = r.liveOtherMachine(ctx, name, live); err != nil {
 			return Decision{}, err
 		}
@@ -151,8 +151,8 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	if facts.Node, err = nodeFrom(ctx, r.Target, name); err != nil {
 		return Decision{}, err
 	}
-	if request.Kind == kubeletcsr.Serving {
-		switch facts.Reserved, err = facts.Reserved.withAPIServers(ctx, r.Target); {
+	if request.Kind == kubeletcsr.KindServing {
+		switch facts.ReservedNames, err = facts.ReservedNames.withAPIServers(ctx, r.Target); {
 		case apierrors.IsForbidden(err):
 			return refuse(ReasonReservedAddress, "the provider may not read which addresses the API servers have. Allow it to get the "+
 				"Service and the EndpointSlice kubernetes in the namespace default of the target cluster, as the roles of this "+
@@ -198,7 +198,7 @@ func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.Certi
 	now := r.Clock.Now()
 	age := now.Sub(csr.CreationTimestamp.Time)
 	result := reconcile.Result{}
-	if retryAfter > 0 && (age < kubeletWait || request.Kind == kubeletcsr.Join) {
+	if retryAfter > 0 && (age < kubeletWait || request.Kind == kubeletcsr.KindJoin) {
 		result.RequeueAfter = retryAfter
 	}
 	if !v.Report {
@@ -229,8 +229,8 @@ func (r *Reconciler) leavePending(ctx context.Context, csr *certificatesv1.Certi
 // unknown, the result is the Machine of the requested node name.
 func (r *Reconciler) machineToReport(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
 	m := facts.Machine
-	if m == nil && request.Wanted != "" {
-		machines, err := r.machinesByNodeName(ctx, request.Wanted)
+	if m == nil && request.RequestedNode != "" {
+		machines, err := r.machinesByNodeName(ctx, request.RequestedNode)
 		if err != nil {
 			return nil, err
 		}
@@ -269,14 +269,14 @@ func (r *Reconciler) addReported(ctx context.Context, facts *Facts) (retryAfter 
 		}
 		r.state.storeAnswer(m.UID, known, now)
 	}
-	facts.Reported = known.reported
+	facts.ReportedInstance = known.reported
 	return known.until.Sub(now)
 }
 
 // reportedBy returns the name and addresses that the cloud reports. If the cloud reports no addresses, Addresses is
 // nil, which means that the addresses are unknown.
-func reportedBy(instance *provider.Instance) *Reported {
-	reported := &Reported{NodeName: instance.NodeName, GuestAddresses: instance.GuestAddresses}
+func reportedBy(instance *provider.Instance) *ReportedInstance {
+	reported := &ReportedInstance{NodeName: instance.NodeName, GuestAddresses: instance.GuestAddresses}
 	if len(instance.AllAddresses()) > 0 {
 		reported.Addresses = append([]corev1.NodeAddress{}, instance.Addresses...)
 	}
@@ -289,7 +289,7 @@ func hasIP(addresses []corev1.NodeAddress) bool {
 	})
 }
 
-func (r *Reconciler) askProvider(ctx context.Context, m *v1beta1.Machine) (*Reported, error) {
+func (r *Reconciler) askProvider(ctx context.Context, m *v1beta1.Machine) (*ReportedInstance, error) {
 	inputs, err := r.Classes.ResolveForDeletion(ctx, m)
 	if err != nil {
 		return nil, fmt.Errorf("resolve the machine's class: %w", err)

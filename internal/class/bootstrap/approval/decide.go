@@ -32,16 +32,16 @@ type Facts struct {
 	OtherMachine *v1beta1.Machine
 	// Node is the Node with the node name, or nil.
 	Node *corev1.Node
-	// Reported is the provider's last valid answer about the instance, or nil.
-	Reported *Reported
+	// ReportedInstance is the provider's last valid answer about the instance, or nil.
+	ReportedInstance *ReportedInstance
 	// GuestRanges are the IP ranges in which addresses that only the guest reports are approved.
 	GuestRanges []netip.Prefix
-	// Reserved are the names and addresses of the API server, and the denied ranges.
-	Reserved Reserved
+	// ReservedNames are the names and addresses of the API server, and the denied ranges.
+	ReservedNames ReservedNames
 }
 
-// Reported is what the provider reports about an instance.
-type Reported struct {
+// ReportedInstance is what the provider reports about an instance.
+type ReportedInstance struct {
 	// NodeName is the name that the instance's Node will have, or "" if unknown.
 	NodeName string
 	// Addresses are the instance's names and addresses, or nil if unknown. GuestAddresses are those that only the guest
@@ -87,9 +87,9 @@ func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 
 func (r request) decide(f Facts) Decision {
 	switch r.Kind {
-	case kubeletcsr.Join:
+	case kubeletcsr.KindJoin:
 		return r.decideJoin(f)
-	case kubeletcsr.Renewal, kubeletcsr.Serving:
+	case kubeletcsr.KindRenewal, kubeletcsr.KindServing:
 		return r.decideNode(f)
 	}
 	return ignore(ReasonNotOurs, "the requester is not a kubelet")
@@ -116,7 +116,7 @@ func (r request) decideJoin(f Facts) Decision {
 	case f.Token.Owner != attempt.String():
 		return refuse(ReasonTokenOutdated, "bootstrap token %s was created for an earlier attempt to launch the machine",
 			r.TokenID)
-	case !f.Now.Before(f.Token.Expires):
+	case !f.Now.Before(f.Token.ExpiryTime):
 		return refuse(ReasonTokenExpired, "bootstrap token %s has expired", r.TokenID)
 	case m.Status.NodeRef != nil:
 		return refuse(ReasonAlreadyJoined, "the machine has already joined as node %s, and its bootstrap token was used again",
@@ -127,21 +127,21 @@ func (r request) decideJoin(f Facts) Decision {
 		return ignore(ReasonNameNotKnownYet, "the machine's status does not contain its instance yet")
 	case name == "":
 		return refuse(ReasonNameUnknown, "the provider does not report the node name of the machine's instance")
-	case r.Wanted != name:
-		return refuse(ReasonWrongName, "the request is for node %s, but the machine's node name is %s", quote(r.Wanted), name)
+	case r.RequestedNode != name:
+		return refuse(ReasonWrongName, "the request is for node %s, but the machine's node name is %s", quote(r.RequestedNode), name)
 	case f.OtherMachine != nil:
 		return refuse(ReasonNameInUse, "machine %s also has the node name %s and takes precedence",
 			client.ObjectKeyFromObject(f.OtherMachine), name)
 	case f.Node != nil && !nodemark.Proves(m, f.Node):
 		return refuse(ReasonNameInUse, "node %s already exists and does not belong to this machine", name)
 	// The name in the status proves nothing, because other clients may write the status.
-	case f.Reported == nil:
+	case f.ReportedInstance == nil:
 		return ignore(ReasonInstanceNotKnown, "the provider has not confirmed the node name of the machine's instance")
-	case f.Reported.NodeName == "":
+	case f.ReportedInstance.NodeName == "":
 		return refuse(ReasonNameUnknown, "the provider does not report the node name of the machine's instance")
-	case f.Reported.NodeName != name:
+	case f.ReportedInstance.NodeName != name:
 		return refuse(ReasonWrongName, "the request is for node %s, but the provider reports that the machine's instance "+
-			"registers as node %s", quote(r.Wanted), quote(f.Reported.NodeName))
+			"registers as node %s", quote(r.RequestedNode), quote(f.ReportedInstance.NodeName))
 	}
 	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.",
 		client.ObjectKeyFromObject(m))
@@ -160,18 +160,18 @@ func (r request) decideNode(f Facts) Decision {
 		return ignore(ReasonNotPairedYet, "the machine is paired with another node named %s", r.Requester)
 	case r.Fault != "":
 		return refuse(ReasonMalformed, "%s", r.Fault)
-	case r.Kind == kubeletcsr.Renewal:
+	case r.Kind == kubeletcsr.KindRenewal:
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.",
 			client.ObjectKeyFromObject(m))
 	}
-	if reserved := f.Reserved.find(r); reserved != "" {
+	if reserved := f.ReservedNames.find(r); reserved != "" {
 		return refuse(ReasonReservedAddress, "the request includes %s, which is the API server, the local host, a wildcard, "+
 			"or in a range of --deny-serving-addresses of the provider. With such a certificate, the node could take the place "+
 			"of another server", quote(reserved))
 	}
-	var reported Reported
-	if f.Reported != nil {
-		reported = *f.Reported
+	var reported ReportedInstance
+	if f.ReportedInstance != nil {
+		reported = *f.ReportedInstance
 	}
 	switch unknown, fromGuest := r.unknownName(reported, f.GuestRanges); {
 	case unknown != "" && reported.Addresses == nil:
@@ -191,7 +191,7 @@ func (r request) decideNode(f Facts) Decision {
 // unknownName returns a DNS name or IP address that does not provably belong to the node, or "". A node may use its own
 // name, what the provider reports, and IP addresses from the guest in the ranges. fromGuest means that the guest
 // reports all names and addresses without proof.
-func (r request) unknownName(reported Reported, guestRanges []netip.Prefix) (unknown string, fromGuest bool) {
+func (r request) unknownName(reported ReportedInstance, guestRanges []netip.Prefix) (unknown string, fromGuest bool) {
 	names, ips := split(reported.Addresses)
 	guestNames, guestIPs := split(reported.GuestAddresses)
 	names = append(names, r.Requester)

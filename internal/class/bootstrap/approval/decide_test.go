@@ -47,8 +47,8 @@ func ofOtherProvider(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "ot
 func joining(changes ...func(*Facts)) Facts {
 	f := Facts{
 		Now: now, Provider: "acme", Machine: launched(),
-		Token:    &bootstrap.Record{Owner: "uid-m-1", Expires: now.Add(time.Minute)},
-		Reported: &Reported{NodeName: "n1"},
+		Token:            &bootstrap.Record{Owner: "uid-m-1", ExpiryTime: now.Add(time.Minute)},
+		ReportedInstance: &ReportedInstance{NodeName: "n1"},
 	}
 	for _, c := range changes {
 		c(&f)
@@ -66,14 +66,14 @@ func node(uid types.UID, providerID string) *corev1.Node {
 
 // markOf returns the annotations of a Node that prove that the Node belongs to the Machine.
 func markOf(m *v1beta1.Machine) map[string]string {
-	return map[string]string{v1beta1.NodeAnnotationInstance: nodemark.Of(m, "c", "acme").String(),
+	return map[string]string{v1beta1.NodeAnnotationInstance: nodemark.New(m, "c", "acme").String(),
 		v1beta1.NodeAnnotationMachine: m.Name, v1beta1.NodeAnnotationClusterNamespace: m.Namespace}
 }
 
 func nodeID(m *v1beta1.Machine) { m.Status.Instance.NodeProviderID = "k3s://n1" }
 
-// marked returns the Node n1 with a provider ID from the class and the mark of the instance.
-func marked(instance string) *corev1.Node {
+// markedNode returns the Node n1 with a provider ID from the class and the mark of the instance.
+func markedNode(instance string) *corev1.Node {
 	n := node("uid-n1", "k3s://n1")
 	n.Annotations = markOf(launched())
 	n.Annotations[v1beta1.NodeAnnotationInstance] = nodemark.Mark{ClusterID: "c", Provider: "acme", ProviderID: instance}.String()
@@ -93,7 +93,7 @@ func withMachine(changes ...func(*v1beta1.Machine)) func(*Facts) {
 }
 
 func withAddresses(f *Facts) {
-	f.Reported = &Reported{NodeName: "n1", Addresses: []corev1.NodeAddress{
+	f.ReportedInstance = &ReportedInstance{NodeName: "n1", Addresses: []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "10.0.0.5"},
 		{Type: corev1.NodeExternalIP, Address: "2001:db8::5"},
 		{Type: corev1.NodeInternalDNS, Address: "n1.internal.example"},
@@ -103,7 +103,7 @@ func withAddresses(f *Facts) {
 func withGuestAddresses(ranges ...string) func(*Facts) {
 	return func(f *Facts) {
 		withAddresses(f)
-		f.Reported.GuestAddresses = []corev1.NodeAddress{
+		f.ReportedInstance.GuestAddresses = []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: "10.0.0.5"},
 			{Type: corev1.NodeInternalIP, Address: "192.0.2.10"},
 			{Type: corev1.NodeExternalIP, Address: "2001:db8:1::10"},
@@ -159,7 +159,7 @@ func TestAttackGuestChoosesAddressOfServingCertificate(t *testing.T) {
 //
 // Rule: no-serving-certificate-for-reserved-addresses.
 func TestAttackCloudReportsAddressOfAPIServer(t *testing.T) {
-	reserved := Reserved{Hosts: []string{"192.0.2.1", "2001:db8::1", "API.example"},
+	reserved := ReservedNames{Hosts: []string{"192.0.2.1", "2001:db8::1", "API.example"},
 		Ranges: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	for _, name := range []string{"localhost", "LOCALHOST.", "a.localhost", "kubernetes", "kubernetes.default",
 		"Kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "api.example", "API.example.", "*",
@@ -167,8 +167,8 @@ func TestAttackCloudReportsAddressOfAPIServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check(t, csrtest.ForServing("n1", []string{"n1", name}, []string{"10.0.0.5"}).ByNode(t, "n1"),
 				running(withAddresses, func(f *Facts) {
-					f.Reserved = reserved
-					f.Reported.Addresses = append(f.Reported.Addresses,
+					f.ReservedNames = reserved
+					f.ReportedInstance.Addresses = append(f.ReportedInstance.Addresses,
 						corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: name})
 				}), ReasonReservedAddress)
 		})
@@ -184,11 +184,11 @@ func TestAttackCloudReportsAddressOfAPIServer(t *testing.T) {
 		t.Run(ip, func(t *testing.T) {
 			check(t, csrtest.ForServing("n1", []string{"n1"}, []string{ip}).ByNode(t, "n1"),
 				running(withAddresses, func(f *Facts) {
-					f.Reserved = reserved
+					f.ReservedNames = reserved
 					f.GuestRanges = []netip.Prefix{netip.MustParsePrefix(ip + "/8")}
 					reported := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
-					f.Reported.Addresses = append(f.Reported.Addresses, reported...)
-					f.Reported.GuestAddresses = reported
+					f.ReportedInstance.Addresses = append(f.ReportedInstance.Addresses, reported...)
+					f.ReportedInstance.GuestAddresses = reported
 				}), want)
 		})
 	}
@@ -225,9 +225,9 @@ func TestDecideJoin(t *testing.T) {
 			joining(withMachine(func(m *v1beta1.Machine) {
 				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2}
 			})), ReasonTokenOutdated},
-		{"an expired token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = now }),
+		{"an expired token", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.ExpiryTime = now }),
 			ReasonTokenExpired},
-		{"a token without an expiration", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.Expires = time.Time{} }),
+		{"a token without an expiration", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Token.ExpiryTime = time.Time{} }),
 			ReasonTokenExpired},
 		{"a machine that has joined", csrtest.ForClient("n1").ByToken(t), joining(withMachine(joined)), ReasonAlreadyJoined},
 		{"before the status contains the instance", csrtest.ForClient("n1").ByToken(t),
@@ -246,12 +246,12 @@ func TestDecideJoin(t *testing.T) {
 		}), ReasonNameInUse},
 		{"a name of a node whose provider ID was written into the status", csrtest.ForClient("n1").ByToken(t),
 			joining(withMachine(nodeID), func(f *Facts) { f.Node = node("x", "k3s://n1") }), ReasonNameInUse},
-		{"a provider that was not asked", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.Reported = nil }),
+		{"a provider that was not asked", csrtest.ForClient("n1").ByToken(t), joining(func(f *Facts) { f.ReportedInstance = nil }),
 			ReasonInstanceNotKnown},
 		{"a provider that no longer reports the name", csrtest.ForClient("n1").ByToken(t),
-			joining(func(f *Facts) { f.Reported.NodeName = "" }), ReasonNameUnknown},
+			joining(func(f *Facts) { f.ReportedInstance.NodeName = "" }), ReasonNameUnknown},
 		{"a name that was written into the status", csrtest.ForClient("n1").ByToken(t),
-			joining(func(f *Facts) { f.Reported.NodeName = "n2" }), ReasonWrongName},
+			joining(func(f *Facts) { f.ReportedInstance.NodeName = "n2" }), ReasonWrongName},
 
 		{"an administrator's group", csrtest.ForClient("n1", csrtest.Organizations("system:masters")).ByToken(t), joining(), ReasonMalformed},
 		{"an additional group", csrtest.ForClient("n1", csrtest.Organizations("system:nodes", "system:masters")).ByToken(t), joining(),
@@ -318,11 +318,11 @@ func TestDecideNode(t *testing.T) {
 			f.Node = node("uid-n1", "")
 		}), ReasonNotPairedYet},
 		{"a provider ID of the class", csrtest.ForClient("n1").ByNode(t, "n1"), running(withMachine(joined, nodeID),
-			func(f *Facts) { f.Node = marked("acme:///1") }), ReasonNodeRenews},
+			func(f *Facts) { f.Node = markedNode("acme:///1") }), ReasonNodeRenews},
 		{"a provider ID of another node in the status", csrtest.ForClient("n1").ByNode(t, "n1"),
 			running(withMachine(joined, nodeID), func(f *Facts) { f.Node = node("uid-n1", "k3s://n1") }), ReasonNotPairedYet},
 		{"a provider ID of another machine's node in the status", csrtest.ForClient("n1").ByNode(t, "n1"),
-			running(withMachine(joined, nodeID), func(f *Facts) { f.Node = marked("acme:///2") }), ReasonNotPairedYet},
+			running(withMachine(joined, nodeID), func(f *Facts) { f.Node = markedNode("acme:///2") }), ReasonNotPairedYet},
 		{"a node that does not exist", csrtest.ForClient("n1").ByNode(t, "n1"), running(func(f *Facts) { f.Node = nil }),
 			ReasonNotPairedYet},
 		{"without the group of nodes", csrtest.ForClient("n1").ByUser(t, "system:node:n1"), running(), ReasonNotOurs},
@@ -336,7 +336,7 @@ func TestDecideNode(t *testing.T) {
 		{"serving, provider not asked yet", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(),
 			ReasonInstanceNotKnown},
 		{"serving, provider knows no addresses", csrtest.ForServing("n1", own, ips).ByNode(t, "n1"), running(func(f *Facts) {
-			f.Reported = &Reported{Addresses: []corev1.NodeAddress{}}
+			f.ReportedInstance = &ReportedInstance{Addresses: []corev1.NodeAddress{}}
 		}), ReasonUnknownAddress},
 		{"serving with another node's address", csrtest.ForServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).ByNode(t, "n1"),
 			running(withAddresses), ReasonUnknownAddress},
@@ -430,7 +430,7 @@ func TestPending(t *testing.T) {
 		"another signer": {otherSigner, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := kubeletcsr.Pending(tc.csr); got != tc.want {
+			if got := kubeletcsr.IsPending(tc.csr); got != tc.want {
 				t.Errorf("Pending = %v, want %v", got, tc.want)
 			}
 			transformed, err := Transform(tc.csr.DeepCopy())
@@ -438,8 +438,8 @@ func TestPending(t *testing.T) {
 				t.Fatal(err)
 			}
 			stored := transformed.(*certificatesv1.CertificateSigningRequest)
-			if kubeletcsr.Pending(stored) != tc.want || (len(stored.Spec.Request) > 0) != tc.want {
-				t.Errorf("after Transform: pending %v, request of %d bytes", kubeletcsr.Pending(stored), len(stored.Spec.Request))
+			if kubeletcsr.IsPending(stored) != tc.want || (len(stored.Spec.Request) > 0) != tc.want {
+				t.Errorf("after Transform: pending %v, request of %d bytes", kubeletcsr.IsPending(stored), len(stored.Spec.Request))
 			}
 		})
 	}
@@ -472,7 +472,7 @@ func FuzzDecide(f *testing.F) {
 		r := readRequest(csr)
 		addresses := []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("2001:db8::5")}
 		unknown := slices.ContainsFunc(r.IPs, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
-		if r.Wanted != "n1" || r.Fault != "" || unknown || join && len(r.DNS)+len(r.IPs) > 0 {
+		if r.RequestedNode != "n1" || r.Fault != "" || unknown || join && len(r.DNS)+len(r.IPs) > 0 {
 			t.Errorf("approved %+v", r)
 		}
 	})

@@ -17,10 +17,10 @@ import (
 )
 
 func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
-	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges, Reserved: r.Reserved}
+	f := Facts{Now: r.Clock.Now(), Provider: r.Provider, GuestRanges: r.GuestRanges, ReservedNames: r.ReservedNames}
 	name := request.Requester
-	if request.Kind == kubeletcsr.Join {
-		name = request.Wanted
+	if request.Kind == kubeletcsr.KindJoin {
+		name = request.RequestedNode
 		var err error
 		if f.Token, err = r.tokens.Lookup(ctx, request.TokenID); err != nil {
 			return Facts{}, err
@@ -45,7 +45,7 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 	if f.Node, err = nodeFrom(ctx, r.Cache, name); err != nil {
 		return Facts{}, err
 	}
-	if request.Kind == kubeletcsr.Join {
+	if request.Kind == kubeletcsr.KindJoin {
 		f.OtherMachine = precedingMachine(machines, f.Machine)
 	} else if m := machineOf(machines, name, f.Node); m != nil {
 		f.Machine = m.DeepCopy()
@@ -80,7 +80,7 @@ func (r *Reconciler) liveOtherMachine(ctx context.Context, name string, m *v1bet
 			continue
 		}
 		other := v1beta1.Machine{}
-		err := r.Live.Get(ctx, client.ObjectKeyFromObject(&cached[i]), &other)
+		err := r.LiveClient.Get(ctx, client.ObjectKeyFromObject(&cached[i]), &other)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read machine %s, which also has the node name %s: %w",
 				client.ObjectKeyFromObject(&cached[i]), name, err)

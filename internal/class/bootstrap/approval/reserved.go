@@ -16,10 +16,10 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// Reserved holds names and addresses for which no serving certificate is approved, even if the provider reports them.
+// ReservedNames holds names and addresses for which no serving certificate is approved, even if the provider reports them.
 // The zero value reserves the names and addresses that no node can have, such as localhost, loopback addresses and
 // kubernetes.default.
-type Reserved struct {
+type ReservedNames struct {
 	// Hosts are DNS names and IP addresses, such as the host in the URL of the API server.
 	Hosts []string
 	// Ranges are IP ranges, such as the range of Services.
@@ -27,7 +27,7 @@ type Reserved struct {
 }
 
 // find returns a reserved name or address in the request, or "".
-func (v Reserved) find(r request) string {
+func (v ReservedNames) find(r request) string {
 	rules := endpoints.Rules{Denied: slices.Clone(v.Ranges)}
 	var names []string
 	for _, host := range v.Hosts {
@@ -55,12 +55,12 @@ func (v Reserved) find(r request) string {
 func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // withAPIServers returns v with the addresses of the target cluster's Service kubernetes and of its API servers.
-func (v Reserved) withAPIServers(ctx context.Context, target client.Reader) (Reserved, error) {
+func (v ReservedNames) withAPIServers(ctx context.Context, target client.Reader) (ReservedNames, error) {
 	service, servers := &corev1.Service{}, &discoveryv1.EndpointSlice{}
 	for _, object := range []client.Object{service, servers} {
 		err := target.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, object)
 		if client.IgnoreNotFound(err) != nil {
-			return Reserved{}, fmt.Errorf("read the addresses of the API servers of the target cluster: %w", err)
+			return ReservedNames{}, fmt.Errorf("read the addresses of the API servers of the target cluster: %w", err)
 		}
 	}
 	v.Hosts = append(slices.Clone(v.Hosts), service.Spec.ClusterIPs...)

@@ -38,7 +38,7 @@ type rejection struct {
 
 type answer struct {
 	providerID string
-	reported   *Reported
+	reported   *ReportedInstance
 	until      time.Time
 }
 

@@ -18,7 +18,7 @@ func Transform(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	pending := kubeletcsr.Pending(csr)
+	pending := kubeletcsr.IsPending(csr)
 	csr.ManagedFields, csr.Annotations, csr.Labels = nil, nil, nil
 	csr.Spec.Extra = nil
 	if len(csr.Spec.Request) > kubeletcsr.MaxRequest {
@@ -29,7 +29,7 @@ func Transform(object any) (any, error) {
 	if !pending {
 		csr.Spec.Request, csr.Spec.Groups, csr.Spec.Usages = nil, nil, nil
 	}
-	if kubeletcsr.Decided(csr) {
+	if kubeletcsr.IsDecided(csr) {
 		csr.Status.Certificate = nil // The conditions show that the request is decided.
 	}
 	return csr, nil
@@ -43,7 +43,7 @@ const byNode = "certificatesigningrequest.nodeName"
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := indexer.IndexField(ctx, &certificatesv1.CertificateSigningRequest{}, byNode, func(o client.Object) []string {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
-		if !kubeletcsr.Pending(csr) {
+		if !kubeletcsr.IsPending(csr) {
 			return nil
 		}
 		return readRequest(csr).nodes()
@@ -60,8 +60,8 @@ func (r request) nodes() []string {
 	if r.Requester != "" {
 		names = append(names, r.Requester)
 	}
-	if r.Wanted != "" && r.Wanted != r.Requester {
-		names = append(names, r.Wanted)
+	if r.RequestedNode != "" && r.RequestedNode != r.Requester {
+		names = append(names, r.RequestedNode)
 	}
 	return names
 }

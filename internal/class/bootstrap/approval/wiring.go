@@ -61,7 +61,7 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && csr.Spec.SignerName == signer && kubeletcsr.Pending(csr)
+		return ok && csr.Spec.SignerName == signer && kubeletcsr.IsPending(csr)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return pending(e.Object) },

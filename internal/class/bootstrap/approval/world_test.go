@@ -81,7 +81,7 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 			return err
 		}
 		options := Options{
-			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), Live: w.WithWatch, Cache: mgr.GetCache(),
+			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), LiveClient: w.WithWatch, Cache: mgr.GetCache(),
 			Target:  w.WithWatch,
 			Classes: w.cloud, Cloud: w.cloud, Recorder: recorder, Clock: w.clock,
 			GuestRanges: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
@@ -121,8 +121,8 @@ func (c *cloud) Get(_ context.Context, r provider.GetRequest) (*provider.Instanc
 		Addresses: c.addresses, GuestAddresses: c.guest}, c.err
 }
 
-func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.Resolved, error) {
-	return resolve.Resolved{}, nil
+func (c *cloud) ResolveForDeletion(context.Context, *v1beta1.Machine) (resolve.Inputs, error) {
+	return resolve.Inputs{}, nil
 }
 
 func (c *cloud) setAnswer(err error, ips ...string) {
@@ -323,7 +323,7 @@ func (w *world) wantPending(name string) {
 	if err := w.Get(w.Context(), client.ObjectKey{Name: name}, csr); err != nil {
 		w.Fatal(err)
 	}
-	if !kubeletcsr.Pending(csr) {
+	if !kubeletcsr.IsPending(csr) {
 		w.Errorf("%s was decided: %+v", name, csr.Status.Conditions)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Joined describes a client certificate that was issued for a request with a bootstrap token. Any user may have
+// JoinCertificate describes a client certificate that was issued for a request with a bootstrap token. Any user may have
 // approved the request.
-type Joined struct {
+type JoinCertificate struct {
 	// TokenID is the id of the token.
 	TokenID string
-	// At holds the creation time of the certificate request, by the API server's clock.
-	At time.Time
+	// RequestTime holds the creation time of the certificate request, by the API server's clock.
+	RequestTime time.Time
 }
 
 // JoinRequest is a request with a bootstrap token for a node's client certificate.
@@ -27,27 +27,27 @@ type JoinRequest struct {
 	Name string
 	// Outcome is the current state of the request.
 	Outcome Outcome
-	Joined
+	JoinCertificate
 }
 
 // Outcome is the state of a request.
 type Outcome int
 
 const (
-	// Undecided means that the request is neither approved nor denied.
-	Undecided Outcome = iota
-	// Unsigned means that the request is approved but its certificate is not issued yet.
-	Unsigned
-	// Issued means that the status of the request contains the certificate.
-	Issued
-	// Refused means that the request was denied, or that signing the certificate failed.
-	Refused
+	// OutcomeUndecided means that the request is neither approved nor denied.
+	OutcomeUndecided Outcome = iota
+	// OutcomeUnsigned means that the request is approved but its certificate is not issued yet.
+	OutcomeUnsigned
+	// OutcomeIssued means that the status of the request contains the certificate.
+	OutcomeIssued
+	// OutcomeRefused means that the request was denied, or that signing the certificate failed.
+	OutcomeRefused
 )
 
-// Joins finds the requests of nodes for their first client certificate. The lookup lists the requests live, because
+// JoinFinder finds the requests of nodes for their first client certificate. The lookup lists the requests live, because
 // Kubernetes deletes them about an hour after the approval. Calls during a list wait for the next list and share its
 // result.
-type Joins struct {
+type JoinFinder struct {
 	requests client.Reader
 	started  atomic.Int64
 	// lock guards byNode and serializes lists. The lock is a channel, so that a caller stops waiting when its context
@@ -58,27 +58,27 @@ type Joins struct {
 
 const pageSize = 500
 
-// NewJoins returns a Joins. The reader must not cache.
-func NewJoins(requests client.Reader) *Joins {
-	return &Joins{requests: requests, lock: make(chan struct{}, 1)}
+// NewJoinFinder returns a Joins. The reader must not cache.
+func NewJoinFinder(requests client.Reader) *JoinFinder {
+	return &JoinFinder{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Of returns the client certificates that were issued for a node name. The method lists the requests after the call,
+// Find returns the client certificates that were issued for a node name. The method lists the requests after the call,
 // and not earlier. A kubelet needs its certificate to register its Node. So for a Node that existed before the call,
 // the result is complete.
-func (j *Joins) Of(ctx context.Context, node string) ([]Joined, error) {
+func (j *JoinFinder) Find(ctx context.Context, node string) ([]JoinCertificate, error) {
 	requests, err := j.Requests(ctx, node)
-	var joined []Joined
+	var joined []JoinCertificate
 	for _, r := range requests {
-		if r.Outcome == Issued {
-			joined = append(joined, r.Joined)
+		if r.Outcome == OutcomeIssued {
+			joined = append(joined, r.JoinCertificate)
 		}
 	}
 	return joined, err
 }
 
 // Requests returns the certificate requests for the node name, from a list that started after the call.
-func (j *Joins) Requests(ctx context.Context, node string) ([]JoinRequest, error) {
+func (j *JoinFinder) Requests(ctx context.Context, node string) ([]JoinRequest, error) {
 	before := j.started.Load()
 	select {
 	case j.lock <- struct{}{}:
@@ -98,7 +98,7 @@ func (j *Joins) Requests(ctx context.Context, node string) ([]JoinRequest, error
 	return slices.Clone(j.byNode[node]), nil
 }
 
-func (j *Joins) list(ctx context.Context) (map[string][]JoinRequest, error) {
+func (j *JoinFinder) list(ctx context.Context) (map[string][]JoinRequest, error) {
 	out := map[string][]JoinRequest{}
 	for more := ""; ; {
 		page := &certificatesv1.CertificateSigningRequestList{}
@@ -121,26 +121,26 @@ func (j *Joins) list(ctx context.Context) (map[string][]JoinRequest, error) {
 // joinOf returns the node name of a joining node's request, and the request. ok is false for other requests.
 func joinOf(csr *certificatesv1.CertificateSigningRequest) (node string, request JoinRequest, ok bool) {
 	r := Read(csr)
-	if r.Kind != Join || r.Fault != "" {
+	if r.Kind != KindJoin || r.Fault != "" {
 		return "", JoinRequest{}, false
 	}
-	return r.Wanted, JoinRequest{Name: csr.Name, Outcome: outcome(csr),
-		Joined: Joined{TokenID: r.TokenID, At: csr.CreationTimestamp.Time}}, true
+	return r.RequestedNode, JoinRequest{Name: csr.Name, Outcome: outcome(csr),
+		JoinCertificate: JoinCertificate{TokenID: r.TokenID, RequestTime: csr.CreationTimestamp.Time}}, true
 }
 
 func outcome(csr *certificatesv1.CertificateSigningRequest) Outcome {
-	state := Undecided
+	state := OutcomeUndecided
 	for _, c := range csr.Status.Conditions {
 		switch {
 		case c.Status == corev1.ConditionFalse:
 		case c.Type == certificatesv1.CertificateApproved:
-			state = Unsigned
+			state = OutcomeUnsigned
 		case c.Type == certificatesv1.CertificateDenied, c.Type == certificatesv1.CertificateFailed:
-			return Refused
+			return OutcomeRefused
 		}
 	}
-	if state == Unsigned && len(csr.Status.Certificate) > 0 {
-		return Issued
+	if state == OutcomeUnsigned && len(csr.Status.Certificate) > 0 {
+		return OutcomeIssued
 	}
 	return state
 }

@@ -30,7 +30,7 @@ func TestJoinOf(t *testing.T) {
 		return csr
 	}
 	node, join, ok := joinOf(sign(csrtest.ForClient("n").ByToken(t)))
-	if !ok || node != "n" || join != (JoinRequest{Name: join.Name, Outcome: Issued, Joined: Joined{TokenID: "abcdef", At: requested}}) {
+	if !ok || node != "n" || join != (JoinRequest{Name: join.Name, Outcome: OutcomeIssued, JoinCertificate: JoinCertificate{TokenID: "abcdef", RequestTime: requested}}) {
 		t.Fatalf("joinOf = %q, %+v, %t", node, join, ok)
 	}
 	for name, csr := range map[string]*certificatesv1.CertificateSigningRequest{
@@ -53,10 +53,10 @@ func TestJoinOf(t *testing.T) {
 		csr  *certificatesv1.CertificateSigningRequest
 		want Outcome
 	}{
-		"not decided":               {csrtest.ForClient("n").ByToken(t), Undecided},
-		"condition Approved=False":  {withdrawn(sign(csrtest.ForClient("n").ByToken(t))), Undecided},
-		"approved, not signed":      {unsigned(sign(csrtest.ForClient("n").ByToken(t))), Unsigned},
-		"approved, and then failed": {failed(sign(csrtest.ForClient("n").ByToken(t))), Refused},
+		"not decided":               {csrtest.ForClient("n").ByToken(t), OutcomeUndecided},
+		"condition Approved=False":  {withdrawn(sign(csrtest.ForClient("n").ByToken(t))), OutcomeUndecided},
+		"approved, not signed":      {unsigned(sign(csrtest.ForClient("n").ByToken(t))), OutcomeUnsigned},
+		"approved, and then failed": {failed(sign(csrtest.ForClient("n").ByToken(t))), OutcomeRefused},
 	} {
 		if node, join, ok := joinOf(tc.csr); !ok || node != "n" || join.Outcome != tc.want {
 			t.Errorf("%s: joinOf = %q, %+v, %t, want outcome %d", name, node, join, ok, tc.want)
@@ -125,10 +125,10 @@ func TestJoinsShareLists(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		server.proceed = make(chan struct{})
-		joins := NewJoins(server)
+		joins := NewJoinFinder(server)
 		var all sync.WaitGroup
 		ask := func(node string) {
-			if found, err := joins.Of(t.Context(), node); err != nil || len(found) != 1 {
+			if found, err := joins.Find(t.Context(), node); err != nil || len(found) != 1 {
 				t.Errorf("joins of %s are %v, %v", node, found, err)
 			}
 		}
@@ -140,7 +140,7 @@ func TestJoinsShareLists(t *testing.T) {
 		synctest.Wait()
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := joins.Of(canceled, "a"); !errors.Is(err, context.Canceled) {
+		if _, err := joins.Find(canceled, "a"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a call with a canceled context returned %v", err)
 		}
 		close(server.proceed)
@@ -150,7 +150,7 @@ func TestJoinsShareLists(t *testing.T) {
 		}
 
 		server.err = errors.New("unreachable")
-		if _, err := joins.Of(t.Context(), "a"); !errors.Is(err, server.err) {
+		if _, err := joins.Find(t.Context(), "a"); !errors.Is(err, server.err) {
 			t.Errorf("error %v, want %v", err, server.err)
 		}
 		server.err = nil

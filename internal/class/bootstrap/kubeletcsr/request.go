@@ -31,13 +31,13 @@ func Signers() []string {
 	return []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
 }
 
-// Pending reports whether a request is for one of Signers and is not decided yet.
-func Pending(csr *certificatesv1.CertificateSigningRequest) bool {
-	return slices.Contains(Signers(), csr.Spec.SignerName) && len(csr.Status.Certificate) == 0 && !Decided(csr)
+// IsPending reports whether a request is for one of Signers and is not decided yet.
+func IsPending(csr *certificatesv1.CertificateSigningRequest) bool {
+	return slices.Contains(Signers(), csr.Spec.SignerName) && len(csr.Status.Certificate) == 0 && !IsDecided(csr)
 }
 
-// Decided reports whether a request is approved, denied or failed.
-func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
+// IsDecided reports whether a request is approved, denied or failed.
+func IsDecided(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		switch c.Type {
 		case certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
@@ -47,29 +47,29 @@ func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	})
 }
 
-// Kind is the purpose for which a kubelet requests a certificate.
-type Kind int
+// RequestKind is the purpose for which a kubelet requests a certificate.
+type RequestKind int
 
 const (
-	// NotKubelet means that the requester is neither a kubelet nor a joining instance. Machinist ignores such requests.
-	NotKubelet Kind = iota
-	// Join is a request for a node's first client certificate, sent with a bootstrap token.
-	Join
-	// Renewal is a node's request for its next client certificate, sent with its current one.
-	Renewal
-	// Serving is a node's request for the certificate of its kubelet's HTTPS server.
-	Serving
+	// KindNotKubelet means that the requester is neither a kubelet nor a joining instance. Machinist ignores such requests.
+	KindNotKubelet RequestKind = iota
+	// KindJoin is a request for a node's first client certificate, sent with a bootstrap token.
+	KindJoin
+	// KindRenewal is a node's request for its next client certificate, sent with its current one.
+	KindRenewal
+	// KindServing is a node's request for the certificate of its kubelet's HTTPS server.
+	KindServing
 )
 
 // Request is the parsed content of a CertificateSigningRequest.
 type Request struct {
-	Kind Kind
+	Kind RequestKind
 	// TokenID is the id of the requester's bootstrap token if Kind is Join.
 	TokenID string
 	// Requester is the requesting node if Kind is Renewal or Serving.
 	Requester string
-	// Wanted is the node name in the subject of the requested certificate. It is empty if the subject is not a node.
-	Wanted string
+	// RequestedNode is the node name in the subject of the requested certificate. It is empty if the subject is not a node.
+	RequestedNode string
 	// DNS and IPs are the alternative names in the request.
 	DNS []string
 	IPs []netip.Addr
@@ -81,7 +81,7 @@ type Request struct {
 // Read parses a request. Only the requester's name and groups are trustworthy, because the API server sets them.
 func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 	r := identify(csr)
-	if r.Kind == NotKubelet {
+	if r.Kind == KindNotKubelet {
 		return r
 	}
 	if err := r.readCertificateRequest(csr.Spec.Request); err != nil {
@@ -89,15 +89,15 @@ func Read(csr *certificatesv1.CertificateSigningRequest) Request {
 		return r
 	}
 	switch {
-	case r.Wanted == "":
+	case r.RequestedNode == "":
 		r.Fault = "the request's subject is not the name of a node"
-	case r.Kind != Join && r.Requester != r.Wanted:
-		r.Fault = fmt.Sprintf("node %s requests a certificate for node %s", r.Requester, r.Wanted)
+	case r.Kind != KindJoin && r.Requester != r.RequestedNode:
+		r.Fault = fmt.Sprintf("node %s requests a certificate for node %s", r.Requester, r.RequestedNode)
 	case !hasKubeletUsages(csr.Spec.Usages, r.Kind):
 		r.Fault = "the request's usages differ from those that kubelets request"
-	case r.Kind != Serving && len(r.DNS)+len(r.IPs) > 0:
+	case r.Kind != KindServing && len(r.DNS)+len(r.IPs) > 0:
 		r.Fault = "the request is for a client certificate but has alternative names"
-	case r.Kind == Serving && len(r.DNS)+len(r.IPs) == 0:
+	case r.Kind == KindServing && len(r.DNS)+len(r.IPs) == 0:
 		r.Fault = "the request is for a serving certificate but has no DNS names and no IP addresses"
 	}
 	return r
@@ -112,11 +112,11 @@ func identify(csr *certificatesv1.CertificateSigningRequest) Request {
 	isToken = isToken && in(bootstrappersGroup)
 	switch {
 	case csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && isToken:
-		return Request{Kind: Join, TokenID: token}
+		return Request{Kind: KindJoin, TokenID: token}
 	case csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && isNode:
-		return Request{Kind: Renewal, Requester: node}
+		return Request{Kind: KindRenewal, Requester: node}
 	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName && isNode:
-		return Request{Kind: Serving, Requester: node}
+		return Request{Kind: KindServing, Requester: node}
 	}
 	return Request{}
 }
@@ -166,7 +166,7 @@ func (r *Request) readCertificateRequest(data []byte) error {
 			return errors.New("the request's subject has more attributes than a node's name and the organization " + nodesGroup)
 		}
 	}
-	r.Wanted, _ = nodeOf(parsed.Subject.CommonName)
+	r.RequestedNode, _ = nodeOf(parsed.Subject.CommonName)
 	if commonNames != 1 || organizations != 1 {
 		return errors.New("the request's subject is not exactly one name and the organization " + nodesGroup)
 	}
@@ -210,9 +210,9 @@ func (r *Request) readAlternativeNames(parsed *x509.CertificateRequest) error {
 
 // hasKubeletUsages reports whether kubelets request this kind of certificate with these usages. Kubelets request key
 // encipherment only for keys that support it, such as RSA keys.
-func hasKubeletUsages(usages []certificatesv1.KeyUsage, k Kind) bool {
+func hasKubeletUsages(usages []certificatesv1.KeyUsage, k RequestKind) bool {
 	purpose := certificatesv1.UsageClientAuth
-	if k == Serving {
+	if k == KindServing {
 		purpose = certificatesv1.UsageServerAuth
 	}
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, purpose,

@@ -15,13 +15,13 @@ func cloudConfig(m *machine) ([]byte, error) {
 	// On RHEL, cloud-init appends the cloud's domain to the host name by default, but node names have no domain.
 	out.WriteString("#cloud-config\nprefer_fqdn_over_hostname: false\n")
 	if m.setHostname {
-		out.WriteString("hostname: " + quoted("<<MACHINE_NAME>>") + "\n")
+		out.WriteString("hostname: " + quoteYAML("<<MACHINE_NAME>>") + "\n")
 	}
 	writeList(&out, "ssh_authorized_keys", m.sshKeys)
 	if len(m.aptProxy) > 0 {
 		out.WriteString("apt:\n")
 		for _, name := range slices.Sorted(maps.Keys(m.aptProxy)) {
-			fmt.Fprintf(&out, "  %s: %s\n", name, quoted(m.aptProxy[name]))
+			fmt.Fprintf(&out, "  %s: %s\n", name, quoteYAML(m.aptProxy[name]))
 		}
 	}
 	if len(m.packages) > 0 {
@@ -32,7 +32,7 @@ func cloudConfig(m *machine) ([]byte, error) {
 	for _, f := range m.allFiles() {
 		writeFile(&out, f)
 	}
-	commands := slices.Clone(m.before)
+	commands := slices.Clone(m.preStartCommands)
 	// The unit may already run with another configuration, so restart it. Do not wait for the start, which may take
 	// minutes.
 	for _, u := range m.units {
@@ -46,12 +46,12 @@ func cloudConfig(m *machine) ([]byte, error) {
 		commands = append(commands, []string{"systemctl", "enable", u.name},
 			[]string{"systemctl", verb, "--no-block", u.name})
 	}
-	commands = append(commands, m.after...)
+	commands = append(commands, m.postStartCommands...)
 	out.WriteString("runcmd:\n")
 	for _, command := range commands {
 		words := make([]string, len(command))
 		for i, word := range command {
-			words[i] = quoted(word)
+			words[i] = quoteYAML(word)
 		}
 		fmt.Fprintf(&out, "  - [%s]\n", strings.Join(words, ", "))
 	}
@@ -83,12 +83,12 @@ func writeList(out *bytes.Buffer, name string, values []string) {
 	}
 	out.WriteString(name + ":\n")
 	for _, value := range values {
-		out.WriteString("  - " + quoted(value) + "\n")
+		out.WriteString("  - " + quoteYAML(value) + "\n")
 	}
 }
 
 func writeFile(out *bytes.Buffer, f file) {
-	fmt.Fprintf(out, "  - path: %s\n    permissions: \"%04o\"\n", quoted(f.path), f.mode)
+	fmt.Fprintf(out, "  - path: %s\n    permissions: \"%04o\"\n", quoteYAML(f.path), f.mode)
 	if f.base64 {
 		out.WriteString("    encoding: b64\n")
 	}

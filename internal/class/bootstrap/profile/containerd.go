@@ -41,7 +41,7 @@ func (m *machine) installRuntime(o Options, d distribution) {
 		containerd.dropIn = "[Service]\nExecStart=\nExecStart=/usr/bin/containerd --config /etc/containerd/config.toml\n"
 	}
 	m.units = append(m.units, containerd)
-	m.before = append(m.before, []string{"systemctl", "daemon-reload"})
+	m.preStartCommands = append(m.preStartCommands, []string{"systemctl", "daemon-reload"})
 }
 
 func mirrorFiles(mirrors []Mirror) []file {

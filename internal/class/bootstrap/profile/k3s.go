@@ -23,13 +23,13 @@ var (
 
 func (m *machine) startAgent(o Options, d distribution) {
 	m.files = append(m.files, file{path: d.agent.folder + "/config.yaml", mode: 0o600,
-		text: "server: " + quoted(cmp.Or(o.Server, d.agent.server)) + "\ntoken: \"<<BOOTSTRAP_TOKEN>>\"\nnode-taint: [" +
-			quoted(v1beta1.NodeTaintUninitialized+":NoSchedule") + "]\n"})
+		text: "server: " + quoteYAML(cmp.Or(o.Server, d.agent.server)) + "\ntoken: \"<<BOOTSTRAP_TOKEN>>\"\nnode-taint: [" +
+			quoteYAML(v1beta1.NodeTaintUninitialized+":NoSchedule") + "]\n"})
 	if len(o.Mirrors) > 0 {
 		m.files = append(m.files, file{path: d.agent.folder + "/registries.yaml", mode: 0o644, text: registries(o.Mirrors)})
 	}
 	m.addProxy(o, d.agent.unit)
-	m.before = append(m.before, []string{"systemctl", "daemon-reload"})
+	m.preStartCommands = append(m.preStartCommands, []string{"systemctl", "daemon-reload"})
 	m.units = append(m.units, unit{name: d.agent.unit, enabled: true})
 }
 
@@ -40,10 +40,10 @@ func registries(mirrors []Mirror) string {
 		if slices.ContainsFunc(mirrors[:i], same) {
 			continue
 		}
-		text += "  " + quoted(first.Registry) + ":\n    endpoint:\n"
+		text += "  " + quoteYAML(first.Registry) + ":\n    endpoint:\n"
 		for _, m := range mirrors {
 			if same(m) {
-				text += "      - " + quoted(m.URL) + "\n"
+				text += "      - " + quoteYAML(m.URL) + "\n"
 			}
 		}
 	}

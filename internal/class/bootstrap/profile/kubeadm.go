@@ -10,8 +10,8 @@ func (m *machine) joinByKubeadm(o Options, d distribution) {
 	m.addProxy(o, "containerd.service", "kubelet.service")
 	m.installRuntime(o, d)
 	// Neither the kubelet package nor kubeadm enables the unit.
-	m.before = append(m.before, []string{"systemctl", "enable", "kubelet.service"})
+	m.preStartCommands = append(m.preStartCommands, []string{"systemctl", "enable", "kubelet.service"})
 	// kubeadm join fails while containerd is down.
-	m.after = append(m.after, []string{"systemctl", "start", "containerd.service"},
+	m.postStartCommands = append(m.postStartCommands, []string{"systemctl", "start", "containerd.service"},
 		[]string{"kubeadm", "join", "--config", joinConfigPath})
 }

@@ -78,7 +78,7 @@ func (m *machine) installKubelet(o Options, d distribution) {
 			file{path: "/etc/machinist/package-repository", mode: 0o644, text: o.PackageRepository + "\n"},
 			file{path: installPath, mode: 0o755, text: d.packaging.script})
 		// The package may start the kubelet itself, so install it before the unit starts.
-		m.before = append(m.before, []string{installPath})
+		m.preStartCommands = append(m.preStartCommands, []string{installPath})
 	case KubeletURL:
 		binary = "/opt/bin/kubelet"
 		var sums strings.Builder

@@ -108,7 +108,7 @@ func parseKubeletConfig(o Options, user map[string]any) error {
 	if bootstrap.NeedsToken(o.KubeletConfig) {
 		return fmt.Errorf("%s: all users of the machine can read the file, so it must not contain the bootstrap token", flag)
 	}
-	if unknown := bootstrap.Unknown(o.KubeletConfig); len(unknown) > 0 {
+	if unknown := bootstrap.UnknownPlaceholders(o.KubeletConfig); len(unknown) > 0 {
 		return fmt.Errorf("%s: unknown placeholder %s: the known placeholders are <<%s>>", flag, unknown[0],
 			strings.Join(bootstrap.Placeholders(), ">>, <<"))
 	}

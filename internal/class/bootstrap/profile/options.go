@@ -138,7 +138,7 @@ func (f File) file() (file, error) {
 
 func hasPlaceholder(value string) bool {
 	out, err := bootstrap.Render([]byte(value), sample)
-	return err != nil || string(out) != value || len(bootstrap.Unknown([]byte(value))) > 0
+	return err != nil || string(out) != value || len(bootstrap.UnknownPlaceholders([]byte(value))) > 0
 }
 
 func isText(content []byte) bool {

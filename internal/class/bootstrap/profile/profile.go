@@ -93,11 +93,11 @@ type machine struct {
 	units    []unit
 	packages []string
 	aptProxy map[string]string
-	// before holds the commands that run before the units start, and after holds the commands that run afterwards.
+	// preStartCommands holds the commands that run before the units start, and after holds the commands that run afterwards.
 	// Only a cloud-config supports commands, because Ignition runs before systemd.
-	before, after [][]string
-	sshKeys       []string
-	setHostname   bool
+	preStartCommands, postStartCommands [][]string
+	sshKeys                             []string
+	setHostname                         bool
 }
 
 // Render returns the user-data template for the options. Errors name the flag of `machinist bootstrap render` and its

@@ -14,9 +14,9 @@ import (
 // namespace, users choose it when they apply the manifest. The name and the namespace must be valid.
 func Secret(name, namespace string, template []byte) []byte {
 	var out bytes.Buffer
-	out.WriteString("apiVersion: v1\nkind: Secret\nmetadata:\n  name: " + quoted(name) + "\n")
+	out.WriteString("apiVersion: v1\nkind: Secret\nmetadata:\n  name: " + quoteYAML(name) + "\n")
 	if namespace != "" {
-		out.WriteString("  namespace: " + quoted(namespace) + "\n")
+		out.WriteString("  namespace: " + quoteYAML(namespace) + "\n")
 	}
 	fmt.Fprintf(&out, "  labels:\n    %s: %s\nstringData:\n  userData: ", v1beta1.LabelSecretUse, v1beta1.SecretUseUserData)
 	writeText(&out, string(template), "    ")
@@ -26,7 +26,7 @@ func Secret(name, namespace string, template []byte) []byte {
 // writeText writes a key and its string value, as a readable YAML literal block if possible.
 func writeText(out *bytes.Buffer, text, indent string) {
 	if !isBlock(text) {
-		out.WriteString(quoted(text) + "\n")
+		out.WriteString(quoteYAML(text) + "\n")
 		return
 	}
 	out.WriteString("|\n")
@@ -46,9 +46,9 @@ func isBlock(text string) bool {
 		!strings.ContainsAny(text[:1], " \t\n") && !strings.Contains(text, "\r")
 }
 
-// quoted returns a string in JSON syntax, which is valid YAML. Non-ASCII characters, and < and > of placeholders, are
+// quoteYAML returns a string in JSON syntax, which is valid YAML. Non-ASCII characters, and < and > of placeholders, are
 // not escaped.
-func quoted(text string) string {
+func quoteYAML(text string) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

@@ -28,8 +28,8 @@ func DeletionReason(class *v1beta1.MachineClass) string {
 	return v1beta1.ReasonDeletionStarted
 }
 
-// Serves reports whether instances can be created from the class.
-func Serves(class *v1beta1.MachineClass) bool {
+// CanCreate reports whether instances can be created from the class.
+func CanCreate(class *v1beta1.MachineClass) bool {
 	reason := DeletionReason(class)
 	return reason == "" || reason == v1beta1.ReasonInUse
 }
@@ -56,5 +56,5 @@ func ReleasesClass(m *v1beta1.Machine) bool {
 
 // HasInstance reports whether an instance of the Machine may exist, including an instance that is being replaced.
 func HasInstance(m *v1beta1.Machine) bool {
-	return m.Spec.ProviderID != "" || m.Status.Instance != nil || m.Replacing() || m.Retrying()
+	return m.Spec.ProviderID != "" || m.Status.Instance != nil || m.IsReplacing() || m.Retrying()
 }

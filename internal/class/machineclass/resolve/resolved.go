@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Resolved contains the inputs for creating the instance of a Machine.
-type Resolved struct {
+// Inputs contains the inputs for creating the instance of a Machine.
+type Inputs struct {
 	// ClassName and ClassUID identify the class. Both fields are empty for an inline specification.
 	ClassName string
 	ClassUID  types.UID
@@ -40,23 +40,23 @@ type Resolved struct {
 	UserData Template
 	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// Awaited is a message about a missing finalizer on the class or on the Secret with the credentials. The launch
+	// WaitMessage is a message about a missing finalizer on the class or on the Secret with the credentials. The launch
 	// waits for the finalizer, because without class or credentials the instance could not be deleted. If no finalizer
-	// is missing, Awaited is empty.
-	Awaited string
+	// is missing, WaitMessage is empty.
+	WaitMessage string
 	// Leaving holds an error if the class is being deleted, so that no instance may be created. If an instance may be
 	// created, Leaving is nil.
 	Leaving *Error
 }
 
 // Class converts the class to the type that is passed to drivers.
-func (r Resolved) Class() provider.Class {
+func (r Inputs) Class() provider.Class {
 	return provider.Class{Spec: r.ProviderSpec, Credentials: r.Credentials}
 }
 
 // SpecHash returns a hash of the providerSpec, regardless of white space and the order of keys. The result has 32
 // characters, or is empty without a providerSpec.
-func (r Resolved) SpecHash() string {
+func (r Inputs) SpecHash() string {
 	if len(r.ProviderSpec) == 0 {
 		return ""
 	}

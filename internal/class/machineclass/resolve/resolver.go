@@ -38,29 +38,29 @@ func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, er
 
 // Resolve returns what a launch needs. An *Error means that an object is missing or must not be used. Other errors
 // should be retried.
-func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
+func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Inputs, error) {
 	out, from, err := r.describe(ctx, m)
 	if err != nil {
-		return Resolved{}, err
+		return Inputs{}, err
 	}
 	secret, err := r.credentials(ctx, m.Namespace, out.CredentialsRef)
 	if err != nil {
-		return Resolved{}, err
+		return Inputs{}, err
 	}
 	if secret != nil {
-		out.Credentials = provider.NewCredentials(secret.Data).In(secret.Namespace)
+		out.Credentials = provider.NewCredentials(secret.Data).InNamespace(secret.Namespace)
 		switch held := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
 		case held:
 		case !secret.DeletionTimestamp.IsZero():
 			// The API server adds no finalizers to an object that is being deleted, so this Secret cannot be protected.
 			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound,
 				"Secret %q with the credentials is being deleted. Create the Secret again after its deletion.", secret.Name)
-		case out.Awaited == "":
-			out.Awaited = fmt.Sprintf("Waiting until Secret %q has the finalizer %s.", secret.Name, v1beta1.InUseFinalizer)
+		case out.WaitMessage == "":
+			out.WaitMessage = fmt.Sprintf("Waiting until Secret %q has the finalizer %s.", secret.Name, v1beta1.InUseFinalizer)
 		}
 	}
 	if out.UserData, err = r.UserData(ctx, m.Namespace, from.ref, from.values); err != nil {
-		return Resolved{}, err
+		return Inputs{}, err
 	}
 	out.CompressUserData = from.ref != nil && from.ref.Compress == v1beta1.UserDataGzip
 	return out, nil
@@ -72,10 +72,10 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 //
 // The Secret in status.instance needs the label too. Otherwise a client that may write the status could send any Secret
 // of the namespace to the cloud.
-func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
+func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Inputs, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
-		return Resolved{}, err
+		return Inputs{}, err
 	}
 	// The Secret of the current reference may be newer than that of the launch, so try it first.
 	candidates := []*v1beta1.LocalRef{out.CredentialsRef}
@@ -98,13 +98,13 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 			continue
 		}
 		if err != nil {
-			return Resolved{}, err
+			return Inputs{}, err
 		}
-		out.CredentialsRef, out.Credentials = ref, provider.NewCredentials(secret.Data).In(secret.Namespace)
+		out.CredentialsRef, out.Credentials = ref, provider.NewCredentials(secret.Data).InNamespace(secret.Namespace)
 		return out, nil
 	}
 	if missing != nil {
-		return Resolved{}, missing
+		return Inputs{}, missing
 	}
 	return out, nil
 }
@@ -116,32 +116,32 @@ type userData struct {
 
 // describe returns the content of the class or inline specification without Secrets. If the method returns an *Error,
 // the other results are empty.
-func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, userData, error) {
+func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Inputs, userData, error) {
 	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
 	switch {
 	case m.Spec.ClassRef != nil && inline:
-		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
+		return Inputs{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
 			"spec has both classRef and an inline specification (provider, providerSpec); exactly one of them is allowed")
 	case m.Spec.ClassRef != nil:
 		class, err := r.class(ctx, m)
 		if err != nil {
-			return Resolved{}, userData{}, err
+			return Inputs{}, userData{}, err
 		}
 		if class == nil {
-			return Resolved{}, userData{}, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q",
+			return Inputs{}, userData{}, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q",
 				m.Spec.ClassRef.Name, m.Namespace)
 		}
 		out := OfClass(class)
 		if len(out.ProviderSpec) == 0 {
-			return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty",
+			return Inputs{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty",
 				class.Name)
 		}
 		return out, userData{class.Spec.UserDataRef, class.Spec.Values}, nil
 	case m.Spec.Provider == "" || m.Spec.ProviderSpec == nil || len(m.Spec.ProviderSpec.Raw) == 0:
-		return Resolved{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
+		return Inputs{}, userData{}, errorf(v1beta1.ReasonInvalidConfiguration,
 			"spec has neither classRef nor a complete inline specification (provider, providerSpec)")
 	}
-	return Resolved{
+	return Inputs{
 		Provider:       m.Spec.Provider,
 		ProviderSpec:   m.Spec.ProviderSpec.Raw,
 		Adoption:       v1beta1.AdoptionForbid,
@@ -150,8 +150,8 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 }
 
 // OfClass resolves the fields of the class itself. OfClass reads no Secrets, so Credentials and UserData stay empty.
-func OfClass(class *v1beta1.MachineClass) Resolved {
-	out := Resolved{
+func OfClass(class *v1beta1.MachineClass) Inputs {
+	out := Inputs{
 		ClassName:      class.Name,
 		ClassUID:       class.UID,
 		Provider:       class.Spec.Provider,
@@ -166,11 +166,11 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 	}
 	switch {
 	case DeletionReason(class) == v1beta1.ReasonDeletionStarted:
-		out.Awaited = undecided(class)
-	case !Serves(class):
+		out.WaitMessage = undecided(class)
+	case !CanCreate(class):
 		out.Leaving = classDeleting(class)
 	case !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
-		out.Awaited = fmt.Sprintf("Waiting until MachineClass %q has the finalizer %s.", class.Name, v1beta1.InUseFinalizer)
+		out.WaitMessage = fmt.Sprintf("Waiting until MachineClass %q has the finalizer %s.", class.Name, v1beta1.InUseFinalizer)
 	}
 	if class.Spec.ProviderSpec != nil {
 		out.ProviderSpec = class.Spec.ProviderSpec.Raw
@@ -197,7 +197,7 @@ func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1bet
 	if secret == nil || err != nil {
 		return provider.Credentials{}, err
 	}
-	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
+	return provider.NewCredentials(secret.Data).InNamespace(secret.Namespace), nil
 }
 
 // UsableFor reports whether the Secret's label allows the use: SecretUseCredentials or SecretUseUserData.

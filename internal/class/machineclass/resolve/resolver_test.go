@@ -121,7 +121,7 @@ func TestResolveReadsTheInlineSpecification(t *testing.T) {
 	}
 	bare := inline()
 	bare.Spec.CredentialsRef, bare.Spec.UserDataRef = nil, nil
-	if got, err := r.Resolve(t.Context(), bare); err != nil || !got.Credentials.Empty() || got.UserData != nil {
+	if got, err := r.Resolve(t.Context(), bare); err != nil || !got.Credentials.IsEmpty() || got.UserData != nil {
 		t.Errorf("without Secrets: %+v %v", got, err)
 	}
 }
@@ -275,7 +275,7 @@ func TestSecretThatMayNotBeReadIsReported(t *testing.T) {
 		},
 	}).Build()
 	r := &resolve.Resolver{Classes: resolver(t, class()).Classes, Secrets: forbidden}
-	for name, call := range map[string]func(context.Context, *v1beta1.Machine) (resolve.Resolved, error){
+	for name, call := range map[string]func(context.Context, *v1beta1.Machine) (resolve.Inputs, error){
 		"launch": r.Resolve, "deletion": r.ResolveForDeletion} {
 		_, err := call(t.Context(), byClass())
 		reported, ok := errors.AsType[*resolve.Error](err)
@@ -303,7 +303,7 @@ func TestProvider(t *testing.T) {
 }
 
 func TestSpecHashDoesNotDependOnTheEncoding(t *testing.T) {
-	hash := func(text string) string { return resolve.Resolved{ProviderSpec: []byte(text)}.SpecHash() }
+	hash := func(text string) string { return resolve.Inputs{ProviderSpec: []byte(text)}.SpecHash() }
 	base := hash(`{"a":1,"b":{"c":[1,2],"d":12345678901234567890}}`)
 	if got := hash("{ \"b\": {\"d\":12345678901234567890,\"c\":[1, 2]},\n\"a\":1}"); got != base || len(got) != 32 {
 		t.Errorf("the hash depends on order or white space: %s, %s", got, base)

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Shared returns a reader in which concurrent callers share the reads of a Secret, because many new machines use the
+// NewSharedReader returns a reader in which concurrent callers share the reads of a Secret, because many new machines use the
 // same few Secrets. Each caller gets the result of a read that began after its call. Results are not cached.
-func Shared(secrets client.Reader) client.Reader {
+func NewSharedReader(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }
 
@@ -23,10 +23,10 @@ type shared struct {
 
 // A queue contains the current read of a Secret and the next read. Callers that arrive during the current read share
 // the next read.
-type queue struct{ begun, next *read }
+type queue struct{ begun, next *sharedRead }
 
-// read is one GET of a Secret, with its result. secret and err are valid after done is closed.
-type read struct {
+// sharedRead is one GET of a Secret, with its result. secret and err are valid after done is closed.
+type sharedRead struct {
 	done   chan struct{}
 	secret *corev1.Secret
 	err    error
@@ -64,23 +64,23 @@ func (s *shared) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 // join returns a read of the Secret that has not begun yet. If first is true, the caller must wait for the end of the
 // previous read and then execute the returned read. If there is no previous read, the caller must execute the returned
 // read at once.
-func (s *shared) join(key client.ObjectKey) (r, previous *read, first bool) {
+func (s *shared) join(key client.ObjectKey) (r, previous *sharedRead, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.reads[key]
 	switch {
 	case q == nil:
-		r = &read{done: make(chan struct{})}
+		r = &sharedRead{done: make(chan struct{})}
 		s.reads[key] = &queue{begun: r}
 		return r, nil, true
 	case q.next == nil:
-		q.next = &read{done: make(chan struct{})}
+		q.next = &sharedRead{done: make(chan struct{})}
 		return q.next, q.begun, true
 	}
 	return q.next, nil, false
 }
 
-func (s *shared) run(ctx context.Context, key client.ObjectKey, r, before *read) {
+func (s *shared) run(ctx context.Context, key client.ObjectKey, r, before *sharedRead) {
 	if before != nil {
 		select {
 		case <-before.done:

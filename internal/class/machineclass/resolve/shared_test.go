@@ -59,7 +59,7 @@ func ask(ctx context.Context, r client.Reader, name string) chan answer {
 func TestConcurrentReadsOfASecretAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		r := resolve.Shared(s)
+		r := resolve.NewSharedReader(s)
 		first := ask(t.Context(), r, "a")
 		synctest.Wait()
 		var rest []chan answer
@@ -91,7 +91,7 @@ func TestConcurrentReadsOfASecretAreShared(t *testing.T) {
 func TestAnswersAreNotCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		r := resolve.Shared(s)
+		r := resolve.NewSharedReader(s)
 		for _, want := range []string{"1", "2", "3"} {
 			s.answers <- nil
 			if a := <-ask(t.Context(), r, "a"); a.err != nil || a.n != want {
@@ -104,7 +104,7 @@ func TestAnswersAreNotCached(t *testing.T) {
 func TestErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, refused := newServer(), errors.New("refused")
-		r := resolve.Shared(s)
+		r := resolve.NewSharedReader(s)
 		first := ask(t.Context(), r, "a")
 		synctest.Wait()
 		second, third := ask(t.Context(), r, "a"), ask(t.Context(), r, "a")
@@ -131,7 +131,7 @@ func TestCallerThatGivesUpDoesNotAffectOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer()
-				r := resolve.Shared(s)
+				r := resolve.NewSharedReader(s)
 				ctx, giveUp := context.WithCancel(t.Context())
 				impatient := []chan answer{ask(ctx, r, "a")}
 				synctest.Wait()

@@ -56,7 +56,7 @@ func New(o Options) *Reconciler {
 
 // Reconcile brings the status of one budget up to date.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	r.Metrics.lead()
+	r.Metrics.enable()
 	budget := &v1beta1.MachineDisruptionBudget{}
 	err := r.Client.Get(ctx, request.NamespacedName, budget)
 	if apierrors.IsNotFound(err) || err == nil && budget.DeletionTimestamp != nil {
@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("get the disruption budget %s: %w", request, err)
 	}
-	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
+	machines, err := index.ListShared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
 		client.InNamespace(request.Namespace))
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the machines of the disruption budget %s: %w", request, err)

@@ -34,7 +34,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 		"Machines whose disruption is blocked by a MachineDisruptionBudget or the annotation do-not-disrupt, by reason of the disruption.",
 		[]string{"reason"}, nil)
 	collector := objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
-		budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, cache, &v1beta1.MachineDisruptionBudgetList{})
+		budgets, err := index.ListShared[v1beta1.MachineDisruptionBudget](ctx, cache, &v1beta1.MachineDisruptionBudgetList{})
 		if err != nil {
 			return fmt.Errorf("list disruption budgets: %w", err)
 		}
@@ -44,7 +44,7 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 				continue
 			}
 			if _, listed := machines[b.Namespace]; !listed {
-				machines[b.Namespace], err = index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{},
+				machines[b.Namespace], err = index.ListShared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{},
 					client.InNamespace(b.Namespace))
 				if err != nil {
 					return fmt.Errorf("list the machines that budgets select: %w", err)
@@ -53,13 +53,13 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 			parsed, _ := disruption.Parse(b)
 			use := Count(parsed, machines[b.Namespace])
 			if parsed.InForce(at.Now()) {
-				export(allowed, float64(parsed.Allowed(use.Selected)), parsed.String())
+				export(allowed, float64(parsed.AllowedDisruptions(use.Selected)), parsed.String())
 			}
 			for reason, n := range use.Disrupted {
 				export(current, float64(n), parsed.String(), string(reason))
 			}
 		}
-		for reason, n := range ledger.Blocked() {
+		for reason, n := range ledger.CountBlocked() {
 			export(blocked, float64(n), string(reason))
 		}
 		return nil
@@ -70,9 +70,9 @@ func NewMetrics(registerer prometheus.Registerer, cache client.Reader, ledger *d
 	return &Metrics{budgets: collector}, nil
 }
 
-// lead enables the metrics. Only the process that reconciles budgets exports them.
-func (m *Metrics) lead() {
+// enable enables the metrics. Only the process that reconciles budgets exports them.
+func (m *Metrics) enable() {
 	if m != nil {
-		m.budgets.Lead()
+		m.budgets.StartExport()
 	}
 }

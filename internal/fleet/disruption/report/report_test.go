@@ -59,7 +59,7 @@ func startDeletion(m *v1beta1.Machine, reason v1beta1.DisruptionReason) {
 	at := metav1.NewTime(night)
 	m.DeletionTimestamp = &at
 	if reason == v1beta1.DisruptionExpiry {
-		m.Annotations = map[string]string{v1beta1.AnnotationReplace: disruption.Expired}
+		m.Annotations = map[string]string{v1beta1.AnnotationReplace: disruption.ExpiredValue}
 	}
 }
 
@@ -296,7 +296,7 @@ func TestBudgetsAreExportedUntilTheyAreDeleted(t *testing.T) {
 		}
 	}
 	want(allowed) // Another process may be the leader.
-	metrics.lead()
+	metrics.enable()
 	want(allowed, `{budget="ns/b"} 1`, `{budget="ns/nightly"} 1`)
 	want(current, `{budget="ns/b",reason="Expiry"} 1`, `{budget="ns/b",reason="Rollout"} 2`,
 		`{budget="ns/nightly",reason="Expiry"} 1`, `{budget="ns/nightly",reason="Rollout"} 2`)
@@ -306,7 +306,7 @@ func TestBudgetsAreExportedUntilTheyAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(allowed)
-	(*Metrics)(nil).lead()
+	(*Metrics)(nil).enable()
 }
 
 // BenchmarkStatus measures a pass over a budget without the status write.

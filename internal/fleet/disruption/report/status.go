@@ -38,7 +38,7 @@ func Count(b *disruption.Budget, machines []*v1beta1.Machine) (u Use) {
 			continue
 		}
 		u.Selected++
-		if reason, is := disruption.Of(m); is {
+		if reason, is := disruption.ReasonOf(m); is {
 			if u.Disrupted == nil {
 				u.Disrupted = map[v1beta1.DisruptionReason]int{}
 			}
@@ -67,7 +67,7 @@ func Status(b *v1beta1.MachineDisruptionBudget, machines []*v1beta1.Machine,
 	status.Selected, status.Disrupted = int32(use.Selected), int32(use.Total())
 	status.Allowed, status.NextChange = nil, nil
 	if parsed.InForce(now) {
-		allowed := int32(min(parsed.Allowed(use.Selected), math.MaxInt32))
+		allowed := int32(min(parsed.AllowedDisruptions(use.Selected), math.MaxInt32))
 		status.Allowed = &allowed
 	}
 	if at, changes := parsed.NextChange(now); changes {

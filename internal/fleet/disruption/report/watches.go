@@ -25,7 +25,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 		For: &wiring.Watch{Object: &v1beta1.MachineDisruptionBudget{}, Predicate: predicate.GenerationChangedPredicate{}},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.Machine{}, Predicate: r.machineChanged(),
-				Keys: queueing.After(r.budgetsOf, func(budget reconcile.Request) time.Duration {
+				Keys: queueing.EnqueueAfter(r.budgetsOf, func(budget reconcile.Request) time.Duration {
 					return max(coalesce, r.mayWriteIn(budget.NamespacedName))
 				})},
 		},
@@ -35,7 +35,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 // budgetsOf returns the budgets that select a machine. budgetsOf runs in an event handler, so it does not wait for
 // writes in progress.
 func (r *Reconciler) budgetsOf(ctx context.Context, machine client.Object) (requests []reconcile.Request) {
-	budgets, err := index.Shared[v1beta1.MachineDisruptionBudget](ctx, r.Client, &v1beta1.MachineDisruptionBudgetList{},
+	budgets, err := index.ListShared[v1beta1.MachineDisruptionBudget](ctx, r.Client, &v1beta1.MachineDisruptionBudgetList{},
 		client.InNamespace(machine.GetNamespace()), client.DisableReadYourWritesConsistency)
 	if err != nil {
 		return nil // The cache has not synced yet. After the sync, each budget triggers an event.
@@ -55,8 +55,8 @@ func (r *Reconciler) machineChanged() predicate.Predicate {
 		if !ok || !also || !maps.Equal(was.Labels, is.Labels) {
 			return true
 		}
-		before, disruptedBefore := disruption.Of(was)
-		now, disruptedNow := disruption.Of(is)
+		before, disruptedBefore := disruption.ReasonOf(was)
+		now, disruptedNow := disruption.ReasonOf(is)
 		return disruptedBefore != disruptedNow || before != now
 	}}
 }

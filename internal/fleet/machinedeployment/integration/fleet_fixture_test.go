@@ -52,12 +52,12 @@ func newFleet(t testing.TB) *fleet {
 			return err
 		}
 		recorder := &events.FakeRecorder{}
-		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
+		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(), Recorder: recorder,
 			Clock: clock.RealClock{}})
 		if err := sets.Register(mgr); err != nil {
 			return err
 		}
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(),
 			Recorder: recorder, Clock: clock.RealClock{}})
 		if err := deployments.Register(mgr); err != nil {
 			return err

@@ -221,7 +221,7 @@ func TestAFrozenDeploymentShrinksOnly(t *testing.T) {
 func TestStoppedProcessAddsAndReplacesNothing(t *testing.T) {
 	b := newBench(t)
 	reason := ""
-	b.options.Stopped = func() (string, string) { return reason, "The target cluster is unreachable." }
+	b.options.StopReason = func() (string, string) { return reason, "The target cluster is unreachable." }
 	b.restart()
 	b.create(3)
 	b.settle()

@@ -55,7 +55,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{TB: t, ctx: context.Background(), api: env.Client(t), namespace: env.Namespace(t),
 		clock: clocktesting.NewFakePassiveClock(time.Now()), events: &recorded{}}
-	b.options = machinedeployment.Options{Client: b.cached(), Live: b.live(), Recorder: b.events, Clock: b.clock}
+	b.options = machinedeployment.Options{Client: b.cached(), LiveReader: b.live(), Recorder: b.events, Clock: b.clock}
 	b.restart()
 	return b
 }

@@ -91,7 +91,7 @@ func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 // Rule: victims-from-fresh-view.
 func TestDecisionsFromTheCacheAreNoted(t *testing.T) {
 	b := newBench(t)
-	b.options.Decided = &freshness.Decisions{}
+	b.options.Decisions = &freshness.Decisions{}
 	b.restart()
 	b.create(4, rolling("1", "0"))
 	b.settle()
@@ -106,7 +106,7 @@ func TestDecisionsFromTheCacheAreNoted(t *testing.T) {
 		b.reconcile()
 		b.wantReplicas(map[string]int32{"a": step.to})
 		set := b.sets()["a"]
-		if got := b.options.Decided.Made(set.UID, set.Generation); got != step.noted {
+		if got := b.options.Decisions.Has(set.UID, set.Generation); got != step.noted {
 			t.Errorf("sized for %d: noted is %t, expected %t", step.to, got, step.noted)
 		}
 	}

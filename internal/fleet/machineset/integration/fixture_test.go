@@ -59,7 +59,7 @@ type hooks struct {
 func newBench(t testing.TB) *bench {
 	b := &bench{TB: t, ctx: context.Background(), admin: env.Client(t), namespace: env.Namespace(t),
 		clock: clocktesting.NewFakePassiveClock(time.Now()), events: &events{}}
-	b.options = machineset.Options{Client: b.cached(), Live: b.live(), Recorder: b.events, Clock: b.clock,
+	b.options = machineset.Options{Client: b.cached(), LiveReader: b.live(), Recorder: b.events, Clock: b.clock,
 		MachineCacheVersion: func() string {
 			if b.hooks.seen != nil {
 				return b.hooks.seen()

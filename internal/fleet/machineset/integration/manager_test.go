@@ -87,7 +87,7 @@ func controller(b *bench) *counted {
 			return err
 		}
 		calls.Client, calls.live = mgr.GetClient(), mgr.GetAPIReader()
-		return machineset.New(machineset.Options{Client: calls, Live: countedLive{calls}, Recorder: b.events,
+		return machineset.New(machineset.Options{Client: calls, LiveReader: countedLive{calls}, Recorder: b.events,
 			Clock: clock.RealClock{}}).Register(mgr)
 	})
 	return calls

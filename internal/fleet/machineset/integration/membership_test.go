@@ -100,7 +100,7 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 // Rule: victims-from-fresh-view.
 func TestADecisionOfThisProcessIsCarriedOutByTheCacheThatItWasMadeFrom(t *testing.T) {
 	b := newBench(t)
-	b.options.Decided = &freshness.Decisions{}
+	b.options.Decisions = &freshness.Decisions{}
 	b.restart()
 	b.newSet(4)
 	b.reconcile()
@@ -109,7 +109,7 @@ func TestADecisionOfThisProcessIsCarriedOutByTheCacheThatItWasMadeFrom(t *testin
 	b.hooks.seen = func() string { return version }
 	b.scale(3)
 	set := b.set()
-	b.options.Decided.Note(set.UID, set.Generation)
+	b.options.Decisions.Note(set.UID, set.Generation)
 	b.took()
 	b.reconcile()
 	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 0, "delete": 1})
@@ -118,7 +118,7 @@ func TestADecisionOfThisProcessIsCarriedOutByTheCacheThatItWasMadeFrom(t *testin
 	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 0, "delete": 0})
 	b.must(b.admin.Delete(b.ctx, b.set()))
 	b.reconcile()
-	if b.options.Decided.Made(set.UID, set.Generation) {
+	if b.options.Decisions.Has(set.UID, set.Generation) {
 		t.Error("the decision about a set that is gone is still known")
 	}
 }

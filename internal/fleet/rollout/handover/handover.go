@@ -22,12 +22,12 @@ import (
 
 // Order is the parsed value of the annotation machinist.dev/move-to.
 type Order struct {
-	// To contains the name of the set that receives the machines.
-	To string
+	// Receiver contains the name of the set that receives the machines.
+	Receiver string
 	// Machines is the maximum number of machines to hand over. 0 means that the order is canceled.
 	Machines int32
-	// Selected is true if only machines with the selection label may be handed over.
-	Selected bool
+	// OnlySelected is true if only machines with the selection label may be handed over.
+	OnlySelected bool
 }
 
 const onlySelected = "selected"
@@ -43,17 +43,17 @@ func OrderOf(annotations map[string]string) (Order, bool) {
 	number, which, limited := strings.Cut(rest, ":")
 	n, err := strconv.ParseInt(number, 10, 32)
 	if err != nil || n < 0 || to == "" || limited && which != onlySelected {
-		return Order{To: ":" + value}, true
+		return Order{Receiver: ":" + value}, true
 	}
-	return Order{To: to, Machines: int32(n), Selected: limited}, true
+	return Order{Receiver: to, Machines: int32(n), OnlySelected: limited}, true
 }
 
 // String returns the value of the annotation move-to for this order.
 func (o Order) String() string {
-	if o.Selected {
-		return fmt.Sprintf("%s:%d:%s", o.To, o.Machines, onlySelected)
+	if o.OnlySelected {
+		return fmt.Sprintf("%s:%d:%s", o.Receiver, o.Machines, onlySelected)
 	}
-	return fmt.Sprintf("%s:%d", o.To, o.Machines)
+	return fmt.Sprintf("%s:%d", o.Receiver, o.Machines)
 }
 
 // Ordered returns the order in the set's annotation move-to, or false if the set must not hand machines over. A set
@@ -88,10 +88,10 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
-	if set.Annotations == nil && (order.To != "" || receiveFrom != "") {
+	if set.Annotations == nil && (order.Receiver != "" || receiveFrom != "") {
 		set.Annotations = map[string]string{}
 	}
-	if order.To != "" {
+	if order.Receiver != "" {
 		set.Annotations[v1beta1.AnnotationMoveTo] = order.String()
 	}
 	if receiveFrom != "" {
@@ -99,8 +99,8 @@ func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	}
 }
 
-// Selected reports whether the machine is selected for an update in place.
-func Selected(m *v1beta1.Machine) bool {
+// IsSelected reports whether the machine is selected for an update in place.
+func IsSelected(m *v1beta1.Machine) bool {
 	_, selected := m.Labels[v1beta1.LabelSelectedForUpdate]
 	return selected
 }
@@ -129,5 +129,5 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 // Interrupts reports whether a hand-over would interrupt pods. After the hand-over, the machine is updated in place. If
 // the machine is Ready and up to date now, the update interrupts its pods.
 func Interrupts(m *v1beta1.Machine) bool {
-	return machinestate.Ready(m) && !Updating(m)
+	return machinestate.IsReady(m) && !Updating(m)
 }

@@ -12,17 +12,17 @@ import (
 // Rule: handover-gives-surplus.
 func TestOrderOf(t *testing.T) {
 	for value, want := range map[string]Order{
-		"web-b:3": {To: "web-b", Machines: 3},
-		"web-b:0": {To: "web-b"},
-		"web-b":   {To: ":web-b"},
-		"web:-1":  {To: ":web:-1"},
-		"web:1:2": {To: ":web:1:2"},
-		"web:1:":  {To: ":web:1:"},
+		"web-b:3": {Receiver: "web-b", Machines: 3},
+		"web-b:0": {Receiver: "web-b"},
+		"web-b":   {Receiver: ":web-b"},
+		"web:-1":  {Receiver: ":web:-1"},
+		"web:1:2": {Receiver: ":web:1:2"},
+		"web:1:":  {Receiver: ":web:1:"},
 
-		"web-b:2:selected": {To: "web-b", Machines: 2, Selected: true},
-		"web:x":            {To: ":web:x"},
-		":3":               {To: "::3"},
-		"":                 {To: ":"},
+		"web-b:2:selected": {Receiver: "web-b", Machines: 2, OnlySelected: true},
+		"web:x":            {Receiver: ":web:x"},
+		":3":               {Receiver: "::3"},
+		"":                 {Receiver: ":"},
 	} {
 		got, ok := OrderOf(map[string]string{v1beta1.AnnotationMoveTo: value})
 		if !ok || got != want {
@@ -32,10 +32,10 @@ func TestOrderOf(t *testing.T) {
 	if _, ok := OrderOf(nil); ok {
 		t.Error("a set without annotations has an order")
 	}
-	if got := (Order{To: "web-b", Machines: 3}).String(); got != "web-b:3" {
+	if got := (Order{Receiver: "web-b", Machines: 3}).String(); got != "web-b:3" {
 		t.Errorf("written as %q", got)
 	}
-	if got := (Order{To: "web-b", Machines: 3, Selected: true}).String(); got != "web-b:3:selected" {
+	if got := (Order{Receiver: "web-b", Machines: 3, OnlySelected: true}).String(); got != "web-b:3:selected" {
 		t.Errorf("written as %q", got)
 	}
 }
@@ -49,7 +49,7 @@ func TestOrdersBetweenSets(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, UID: types.UID(owner), Controller: &controls}}}}
 	}
 	from, to := set("a", "web", "MachineDeployment"), set("b", "web", "MachineDeployment")
-	want := Order{To: "b", Machines: 3, Selected: true}
+	want := Order{Receiver: "b", Machines: 3, OnlySelected: true}
 	Annotate(from, want, "")
 	Annotate(to, Order{}, "a")
 	if got, ok := Ordered(from); !ok || got != want || Receives(from) {

@@ -18,7 +18,7 @@ func Choose(order []*v1beta1.Machine, surplus, spare int, available func(*v1beta
 		switch {
 		case i >= surplus && len(blocked) == 0:
 			return victims, nil
-		case !available(m) && i >= surplus && machinestate.Unchangeable(m):
+		case !available(m) && i >= surplus && machinestate.IsUnchangeable(m):
 		case !available(m):
 			victims = append(victims, m)
 			if i >= surplus {
@@ -49,14 +49,14 @@ func ForecastOf(machines []*v1beta1.Machine, available func(*v1beta1.Machine) bo
 	var firstAvailable *machinestate.Precedence
 	var unavailable []machinestate.Precedence
 	for _, m := range machines {
-		if !machinestate.Live(m) {
+		if !machinestate.IsLive(m) {
 			continue
 		}
-		precedence := machinestate.PrecedenceOf(m).Coarse()
+		precedence := machinestate.PrecedenceOf(m).WithoutDetails()
 		switch {
 		case !available(m):
 			unavailable = append(unavailable, precedence)
-			if !machinestate.Unchangeable(m) {
+			if !machinestate.IsUnchangeable(m) {
 				f.Expendable++
 			}
 		case firstAvailable == nil || precedence.Compare(*firstAvailable) < 0:

@@ -58,9 +58,9 @@ func newBench(t testing.TB) *bench {
 	}
 	b.options = healthcheck.Options{
 		// The client reads only the namespace of the test, as a real process reads only the namespaces that it manages.
-		Client: client.NewNamespacedClient(b.c, b.namespace), Live: b.c, Nodes: &healthcheck.Nodes{Cached: b.c, Live: b.c},
+		Client: client.NewNamespacedClient(b.c, b.namespace), LiveClient: b.c, Nodes: &healthcheck.Nodes{CachedReader: b.c, LiveReader: b.c},
 		Recorder: b.events, Clock: b.clock, BuiltIn: policy, Metrics: metrics,
-		Stopped: func() (string, string) {
+		StopReason: func() (string, string) {
 			if b.stopped != "" {
 				return v1beta1.ReasonControlPlaneUnreachable, b.stopped
 			}

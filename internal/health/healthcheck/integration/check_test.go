@@ -285,8 +285,8 @@ func TestControllerIsTriggered(t *testing.T) {
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
 		o := b.options
 		o.Client = client.NewNamespacedClient(mgr.GetClient(), b.namespace)
-		o.Nodes = &healthcheck.Nodes{Cached: mgr.GetClient(), Live: b.c}
-		o.Clock, o.StableSince, o.Metrics, o.Stopped = clock.RealClock{}, nil, nil, nil
+		o.Nodes = &healthcheck.Nodes{CachedReader: mgr.GetClient(), LiveReader: b.c}
+		o.Clock, o.StableSince, o.Metrics, o.StopReason = clock.RealClock{}, nil, nil, nil
 		return healthcheck.New(o).Wiring().Add(mgr, func(object client.Object, keys handler.EventHandler,
 			changes ...predicate.Predicate) source.Source {
 			return source.Kind(mgr.GetCache(), object, keys, changes...)

@@ -140,7 +140,7 @@ func TestStaleCacheMarksNothing(t *testing.T) {
 			machines := b.machines(3)
 			b.silence(machines[0])
 			stale := newStaleCache(b)
-			b.options.Client, b.options.Nodes.Cached = stale.clientOf(b.options.Client), stale
+			b.options.Client, b.options.Nodes.CachedReader = stale.clientOf(b.options.Client), stale
 			b.restart()
 			b.clock.Step(10 * time.Minute)
 			tc.change(b, machines[0])

@@ -14,7 +14,7 @@ import (
 // AddForceDeleted adds the entry of a Machine that is being force-deleted to the ledger. The fields Provider, Namespace
 // and Shard of page select the stored page. If this page already contains the entry, nothing is written.
 // AddForceDeleted fails with a conflict if another process wrote at the same time.
-func (b Book) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
+func (b Store) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
 	found, missing, err := b.read(ctx)
 	if err != nil {
 		return err
@@ -27,13 +27,13 @@ func (b Book) AddForceDeleted(ctx context.Context, page Page, e Entry) error {
 	}
 	e.limit()
 	page.ForceDeleted = append(page.ForceDeleted, e)
-	page.Written = e.FirstSeen
+	page.WriteTime = e.FirstSeen
 	page.limit()
 	return b.write(ctx, found, missing, page)
 }
 
 // ForceDeleted returns the force-deleted Machines from the pages of all shards. Unreadable pages are ignored.
-func (b Book) ForceDeleted(ctx context.Context, provider, namespace string) (all []Entry, err error) {
+func (b Store) ForceDeleted(ctx context.Context, provider, namespace string) (all []Entry, err error) {
 	found, _, err := b.read(ctx)
 	if err != nil {
 		return nil, err
@@ -48,11 +48,11 @@ func (b Book) ForceDeleted(ctx context.Context, provider, namespace string) (all
 
 // DropForceDeleted must be called before Keep if the ForceDeleted entries with these UIDs are no longer needed. Keep
 // then removes them from the ledger.
-func (p *Page) DropForceDeleted(uids map[string]bool) { p.finished = uids }
+func (p *Page) DropForceDeleted(uids map[string]bool) { p.finishedMachines = uids }
 
 func (p *Page) rememberForceDeleted(before Page) {
 	for _, e := range before.ForceDeleted {
-		if !p.finished[e.UID] && !slices.ContainsFunc(p.ForceDeleted, func(o Entry) bool { return o.UID == e.UID }) {
+		if !p.finishedMachines[e.UID] && !slices.ContainsFunc(p.ForceDeleted, func(o Entry) bool { return o.UID == e.UID }) {
 			p.ForceDeleted = append(p.ForceDeleted, e)
 		}
 	}
@@ -60,7 +60,7 @@ func (p *Page) rememberForceDeleted(before Page) {
 	p.limit()
 }
 
-func (b Book) read(ctx context.Context) (found *corev1.ConfigMap, missing bool, err error) {
+func (b Store) read(ctx context.Context) (found *corev1.ConfigMap, missing bool, err error) {
 	found = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: Name}}
 	err = b.Client.Get(ctx, client.ObjectKeyFromObject(found), found)
 	if missing = apierrors.IsNotFound(err); err != nil && !missing {

@@ -38,8 +38,8 @@ type Page struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Shard is the part of the namespaces that was listed, such as 0-of-4, or empty for all.
 	Shard string `json:"shard,omitempty"`
-	// Written is the time of the last change of the page.
-	Written time.Time `json:"written"`
+	// WriteTime is the time of the last change of the page.
+	WriteTime time.Time `json:"written"`
 	// Period is the time between two passes, in seconds.
 	Period int64 `json:"periodSeconds"`
 	// Stopped explains why the process does not look for orphans. If Stopped is not empty, the page contains no current
@@ -47,7 +47,7 @@ type Page struct {
 	Stopped string `json:"stopped,omitempty"`
 	// Unlisted contains the classes whose instances could not be listed. If the instances of a Machine without a class
 	// could not be listed, Unlisted contains the Machine.
-	Unlisted []Unlisted `json:"unlisted,omitempty"`
+	Unlisted []FailedList `json:"unlisted,omitempty"`
 	// MostOrphaned means that most instances had no Machine, so that an administrator must confirm their removal. The
 	// condition OrphanRemovalBlocked of the classes says the same, but can be lost if the status is cleared.
 	MostOrphaned bool `json:"mostOrphaned,omitempty"`
@@ -59,12 +59,12 @@ type Page struct {
 	// resources of the Machine. Beyond MostForceDeleted, the oldest entries are dropped.
 	ForceDeleted []Entry `json:"forceDeleted,omitempty"`
 
-	// finished contains the UIDs of force-deleted Machines that have no resources in the cloud anymore.
-	finished map[string]bool
+	// finishedMachines contains the UIDs of force-deleted Machines that have no resources in the cloud anymore.
+	finishedMachines map[string]bool
 }
 
-// Unlisted describes a failed list of instances.
-type Unlisted struct {
+// FailedList describes a failed list of instances.
+type FailedList struct {
 	// Source is the namespace/name of the class, or of the Machine without a class, whose instances could not be
 	// listed.
 	Source string `json:"source"`
@@ -90,8 +90,8 @@ type Entry struct {
 	Outcome string `json:"outcome"`
 }
 
-// Book reads and writes the ledger.
-type Book struct {
+// Store reads and writes the ledger.
+type Store struct {
 	// Client reads from and writes to the API server.
 	Client client.Client
 	// Namespace is the namespace of the leases.
@@ -118,9 +118,9 @@ func (p *Page) key() string {
 // shardInfix marks the keys of shards. Namespace names have no dots.
 const shardInfix = ".shard."
 
-// outdated returns the keys of pages that describe the same instances but were written with another number of shards.
+// outdatedKeys returns the keys of pages that describe the same instances but were written with another number of shards.
 // The processes that wrote these pages have ended.
-func (p *Page) outdated(data map[string]string) (keys []string) {
+func (p *Page) outdatedKeys(data map[string]string) (keys []string) {
 	_, count, _ := strings.Cut(p.Shard, "-of-")
 	for key := range data {
 		of, shard, sharded := strings.Cut(key, shardInfix)
@@ -137,7 +137,7 @@ func (p *Page) outdated(data map[string]string) (keys []string) {
 const maxAttempts = 3
 
 // Keep stores a page. If the stored page has the same content, Keep writes nothing.
-func (b Book) Keep(ctx context.Context, page Page) error {
+func (b Store) Keep(ctx context.Context, page Page) error {
 	page.limit()
 	var err error
 	for range maxAttempts {
@@ -148,13 +148,13 @@ func (b Book) Keep(ctx context.Context, page Page) error {
 	return err
 }
 
-func (b Book) keep(ctx context.Context, page Page) error {
+func (b Store) keep(ctx context.Context, page Page) error {
 	key := page.key()
 	found, missing, err := b.read(ctx)
 	if err != nil {
 		return err
 	}
-	outdated := page.outdated(found.Data)
+	outdated := page.outdatedKeys(found.Data)
 	page.ForceDeleted = nil
 	for _, old := range outdated {
 		if before, err := Decode(found.Data[old]); err == nil {
@@ -173,7 +173,7 @@ func (b Book) keep(ctx context.Context, page Page) error {
 	return b.write(ctx, found, missing, page)
 }
 
-func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, page Page) error {
+func (b Store) write(ctx context.Context, found *corev1.ConfigMap, missing bool, page Page) error {
 	text, err := json.Marshal(page)
 	if err != nil {
 		return fmt.Errorf("encode the ledger of orphans: %w", err)
@@ -194,7 +194,7 @@ func (b Book) write(ctx context.Context, found *corev1.ConfigMap, missing bool, 
 }
 
 // MostOrphaned reports whether a page of any shard has MostOrphaned set. Unreadable pages are ignored.
-func (b Book) MostOrphaned(ctx context.Context, provider, namespace string) (bool, error) {
+func (b Store) MostOrphaned(ctx context.Context, provider, namespace string) (bool, error) {
 	found, _, err := b.read(ctx)
 	if err != nil {
 		return false, err
@@ -243,7 +243,7 @@ func (e *Entry) key() string {
 }
 
 func (p Page) equal(other Page) bool {
-	p.Written = other.Written
+	p.WriteTime = other.WriteTime
 	a, errA := json.Marshal(p)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && string(a) == string(b)
@@ -254,7 +254,7 @@ func (p *Page) limit() {
 	p.Entries = p.Entries[:min(len(p.Entries), MostEntries)]
 	p.Unlisted = p.Unlisted[:min(len(p.Unlisted), MostEntries)]
 	p.ForceDeleted = p.ForceDeleted[max(len(p.ForceDeleted)-MostForceDeleted, 0):]
-	p.Written = p.Written.UTC().Truncate(time.Second)
+	p.WriteTime = p.WriteTime.UTC().Truncate(time.Second)
 	p.Stopped = truncate(p.Stopped)
 	for i := range p.Unlisted {
 		p.Unlisted[i].Source, p.Unlisted[i].Why = truncate(p.Unlisted[i].Source), truncate(p.Unlisted[i].Why)

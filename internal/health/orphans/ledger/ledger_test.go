@@ -37,9 +37,9 @@ func TestPageSizeIsLimited(t *testing.T) {
 	for i := range 5000 {
 		page.Entries = append(page.Entries, Entry{ProviderID: fmt.Sprint(i) + strings.Repeat("é", 10_000),
 			Machine: strings.Repeat("m", 10_000)})
-		page.Unlisted = append(page.Unlisted, Unlisted{Source: strings.Repeat("s", 10_000)})
+		page.Unlisted = append(page.Unlisted, FailedList{Source: strings.Repeat("s", 10_000)})
 	}
-	if err := (Book{c, "system"}).Keep(t.Context(), page); err != nil {
+	if err := (Store{c, "system"}).Keep(t.Context(), page); err != nil {
 		t.Fatal(err)
 	}
 	stored, size := read(t, c, "sim")
@@ -60,7 +60,7 @@ func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 			return c.Update(ctx, o, options...)
 		},
 	})
-	book := Book{c, "system"}
+	book := Store{c, "system"}
 	for _, page := range []Page{{Provider: "sim", Total: 1}, {Provider: "azure", Total: 2},
 		{Provider: "azure", Namespace: "prod", Total: 3}} {
 		if err := book.Keep(t.Context(), page); err != nil {
@@ -82,7 +82,7 @@ func TestUnreadablePageIsReplaced(t *testing.T) {
 	stored := &corev1.ConfigMap{Data: map[string]string{"sim": "{"}}
 	stored.Namespace, stored.Name = "system", Name
 	c := fake.NewClientBuilder().WithObjects(stored).Build()
-	if err := (Book{c, "system"}).Keep(t.Context(), Page{Provider: "sim", Written: time.Now(), Total: 1}); err != nil {
+	if err := (Store{c, "system"}).Keep(t.Context(), Page{Provider: "sim", WriteTime: time.Now(), Total: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if page, _ := read(t, c, "sim"); page.Total != 1 {
@@ -96,7 +96,7 @@ func TestEachShardHasItsOwnPage(t *testing.T) {
 	keys := func(shards ...string) []string {
 		t.Helper()
 		for _, shard := range shards {
-			if err := (Book{c, "system"}).Keep(t.Context(), Page{Provider: "sim", Shard: shard}); err != nil {
+			if err := (Store{c, "system"}).Keep(t.Context(), Page{Provider: "sim", Shard: shard}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -107,7 +107,7 @@ func TestEachShardHasItsOwnPage(t *testing.T) {
 		return slices.Sorted(maps.Keys(stored.Data))
 	}
 	for _, page := range []Page{{Provider: "other"}, {Provider: "sim", Namespace: "team"}} {
-		if err := (Book{c, "system"}).Keep(t.Context(), page); err != nil {
+		if err := (Store{c, "system"}).Keep(t.Context(), page); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestEachShardHasItsOwnPage(t *testing.T) {
 //
 // Rule: left-instance-removed.
 func TestForceDeletedEntriesAreKept(t *testing.T) {
-	book := Book{fake.NewClientBuilder().Build(), "system"}
+	book := Store{fake.NewClientBuilder().Build(), "system"}
 	for i, shard := range []string{"0-of-2", "1-of-2"} {
 		for range 2 {
 			entry := Entry{UID: fmt.Sprint(i), Machine: "ns/m", FirstSeen: time.Unix(int64(i), 0)}

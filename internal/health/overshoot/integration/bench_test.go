@@ -34,7 +34,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-var limits = overshoot.Limits{Up: 2, Down: 1, Period: time.Minute}
+var limits = overshoot.Limits{Tolerance: 2, Hysteresis: 1, Period: time.Minute}
 
 type bench struct {
 	testing.TB
@@ -64,10 +64,10 @@ func newBench(t testing.TB) *bench {
 	b.frozen = frozen
 	cached, quiet := b.cached(), events.NewFakeRecorder(100000)
 	b.sets = machineset.New(machineset.Options{
-		Client: cached, Live: b.admin, Recorder: quiet, Clock: b.clock,
+		Client: cached, LiveReader: b.admin, Recorder: quiet, Clock: b.clock,
 		MachineCacheVersion: func() string { return "999999999999" }, // A client that reads at the API server is never stale.
 	})
-	b.deployments = machinedeployment.New(machinedeployment.Options{Client: cached, Live: b.admin, Recorder: quiet,
+	b.deployments = machinedeployment.New(machinedeployment.Options{Client: cached, LiveReader: b.admin, Recorder: quiet,
 		Clock: b.clock})
 	b.restart()
 	return b
@@ -83,7 +83,7 @@ func (b *bench) restart() {
 		},
 	})
 	b.overshoot = overshoot.New(overshoot.Options{
-		Client: b.counted(), Live: live, Recorder: b.events, Clock: b.clock, Limits: limits, Frozen: b.frozen,
+		Client: b.counted(), LiveReader: live, Recorder: b.events, Clock: b.clock, Limits: limits, FrozenGauge: b.frozen,
 	})
 }
 

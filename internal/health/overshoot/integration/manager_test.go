@@ -94,13 +94,13 @@ func TestOwnersAreFrozenWhileMachinesAreFlooded(t *testing.T) {
 			return err
 		}
 		quiet := events.NewFakeRecorder(100000)
-		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: quiet,
+		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(), Recorder: quiet,
 			Clock: clock.RealClock{}})
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(),
 			Recorder: quiet, Clock: clock.RealClock{}})
 		freezer := overshoot.New(overshoot.Options{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: quiet, Clock: clock.RealClock{},
-			Limits: overshoot.Limits{Up: 1, Down: 1, Period: time.Second},
+			Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(), Recorder: quiet, Clock: clock.RealClock{},
+			Limits: overshoot.Limits{Tolerance: 1, Hysteresis: 1, Period: time.Second},
 		})
 		return errors.Join(sets.Register(mgr), deployments.Register(mgr), freezer.Wiring().Add(mgr, nil))
 	})

@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 		},
 	})
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
-		return installer.New(installer.Options{Client: mgr.GetClient(), Live: live, Render: w.render,
+		return installer.New(installer.Options{Client: mgr.GetClient(), LiveClient: live, Render: w.render,
 			Namespace: w.namespace, Recorder: mgr.GetEventRecorder(installer.Name), Clock: clock.RealClock{},
 		}).Register(mgr)
 	})

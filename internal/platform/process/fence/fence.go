@@ -86,8 +86,8 @@ func (f *Fence) expireLocked() {
 // with a cause that wraps ErrFenced.
 func (f *Fence) Context() context.Context { return f.base }
 
-// With derives a context from the parent context. The derived context also ends when the fence closes permanently.
-func (f *Fence) With(parent context.Context) (context.Context, context.CancelFunc) {
+// WithContext derives a context from the parent context. The derived context also ends when the fence closes permanently.
+func (f *Fence) WithContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(f.base, func() { cancel(context.Cause(f.base)) })
 	return ctx, func() {
@@ -96,13 +96,13 @@ func (f *Fence) With(parent context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// Lost returns a channel that is closed when the process loses the Lease. The channel stays open when the process
+// LeaseLost returns a channel that is closed when the process loses the Lease. The channel stays open when the process
 // releases the Lease.
-func (f *Fence) Lost() <-chan struct{} { return f.lost }
+func (f *Fence) LeaseLost() <-chan struct{} { return f.lost }
 
-// closed returns the reason why the fence closed permanently, or nil. The method checks the deadline, because the
+// closedReason returns the reason why the fence closed permanently, or nil. The method checks the deadline, because the
 // elector of a resumed process may call it before the timer of the fence fires.
-func (f *Fence) closed() error {
+func (f *Fence) closedReason() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state == leading {

@@ -105,7 +105,7 @@ func mustReport(t *testing.T, f *Fence) {
 		t.Errorf("cause = %v, want ErrFenced", cause)
 	}
 	select {
-	case <-f.Lost():
+	case <-f.LeaseLost():
 	case <-time.After(10 * time.Second):
 		t.Error("Lost is not closed")
 	}
@@ -277,7 +277,7 @@ func TestReleaseClosesTheFenceBeforeItReleasesTheLease(t *testing.T) {
 		t.Errorf("Check() = %v, want ErrFenced", err)
 	}
 	select {
-	case <-f.Lost():
+	case <-f.LeaseLost():
 		t.Error("a released Lease counts as lost")
 	default:
 	}
@@ -337,9 +337,9 @@ func TestTheElectorCannotWriteAnotherHolder(t *testing.T) {
 func TestWithEndsWithTheFenceOrTheParent(t *testing.T) {
 	f, _, api := elected(t)
 	byParent, cancel := context.WithCancel(t.Context())
-	first, stopFirst := f.With(byParent)
+	first, stopFirst := f.WithContext(byParent)
 	defer stopFirst()
-	second, stopSecond := f.With(t.Context())
+	second, stopSecond := f.WithContext(t.Context())
 	defer stopSecond()
 	cancel()
 	<-first.Done()

@@ -20,9 +20,9 @@ import (
 // A member releases its own Lease, so that its successor can lead at once. The common Lease is never released,
 // because a member does not know whether other members still need it. The common Lease expires.
 type Joint struct {
-	// own is the lock of the member's own Lease. common is the lock of the common Lease, and its identity is the name
+	// ownLock is the lock of the member's own Lease. common is the lock of the common Lease, and its identity is the name
 	// of the group. No other lock uses these two Leases.
-	own, common resourcelock.Interface
+	ownLock, commonLock resourcelock.Interface
 
 	// ownFound means that the member's own Lease exists. seen is the record in the common Lease after the latest read
 	// or write, or nil.
@@ -33,8 +33,8 @@ type Joint struct {
 // NewJoint returns the lock of a member of a group, for one elector. Each member has its own Lease. All members
 // together hold the common Lease under the name of the group.
 func NewJoint(own, common *Lease) *Joint {
-	common.shared = true
-	return &Joint{own: own, common: common}
+	common.isShared = true
+	return &Joint{ownLock: own, commonLock: common}
 }
 
 var errOthers = errors.New("the common Lease has another holder")
@@ -43,12 +43,12 @@ var errOthers = errors.New("the common Lease has another holder")
 // of that Lease, so that the elector waits until it expires. If the common Lease does not exist, Get reports the
 // member's own Lease as missing too.
 func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	common, commonRaw, err := j.common.Get(ctx)
+	common, commonRaw, err := j.commonLock.Get(ctx)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {
-		return nil, nil, fmt.Errorf("read the common Lease %s: %w", j.common.Describe(), err)
+		return nil, nil, fmt.Errorf("read the common Lease %s: %w", j.commonLock.Describe(), err)
 	}
-	own, ownRaw, ownErr := j.own.Get(ctx)
+	own, ownRaw, ownErr := j.ownLock.Get(ctx)
 	if ownErr != nil && !apierrors.IsNotFound(ownErr) {
 		return nil, nil, ownErr
 	}
@@ -56,12 +56,12 @@ func (j *Joint) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	switch {
 	case missing:
 		return nil, nil, err
-	case common.HolderIdentity == j.own.Identity():
+	case common.HolderIdentity == j.ownLock.Identity():
 		// Another client replaced the group in the Lease with the name of this process. The elector must not assume
 		// that it holds the Lease.
 		common.HolderIdentity = notReleased
 		return common, commonRaw, nil
-	case common.HolderIdentity != "" && common.HolderIdentity != j.common.Identity():
+	case common.HolderIdentity != "" && common.HolderIdentity != j.commonLock.Identity():
 		return common, commonRaw, nil
 	}
 	return own, ownRaw, ownErr
@@ -74,13 +74,13 @@ func (j *Joint) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 		return err
 	}
 	if j.ownFound {
-		return fmt.Errorf("create Lease %s: it exists already", j.own.Describe())
+		return fmt.Errorf("create Lease %s: it exists already", j.ownLock.Describe())
 	}
 	return j.createOwn(ctx, record)
 }
 
 func (j *Joint) createOwn(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := j.own.Create(ctx, record)
+	err := j.ownLock.Create(ctx, record)
 	j.ownFound = j.ownFound || err == nil
 	return err
 }
@@ -89,7 +89,7 @@ func (j *Joint) createOwn(ctx context.Context, record resourcelock.LeaderElectio
 // the record has no holder, Update releases only the member's own Lease.
 func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
-		return j.own.Update(ctx, record)
+		return j.ownLock.Update(ctx, record)
 	}
 	if err := j.hold(ctx, record); err != nil {
 		return err
@@ -97,25 +97,25 @@ func (j *Joint) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	if !j.ownFound {
 		return j.createOwn(ctx, record)
 	}
-	return j.own.Update(ctx, record)
+	return j.ownLock.Update(ctx, record)
 }
 
 func (j *Joint) hold(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	record.HolderIdentity = j.common.Identity()
+	record.HolderIdentity = j.commonLock.Identity()
 	var err error
 	switch {
 	case j.seen == nil:
-		err = j.common.Create(ctx, record)
-	case j.seen.HolderIdentity == j.common.Identity():
+		err = j.commonLock.Create(ctx, record)
+	case j.seen.HolderIdentity == j.commonLock.Identity():
 		err = j.renewCommon(ctx, record)
 	default:
 		// The Lease has expired or was released. If another client has changed the Lease since the last read, the
 		// update fails.
 		record.LeaderTransitions = j.seen.LeaderTransitions + 1
-		err = j.common.Update(ctx, record)
+		err = j.commonLock.Update(ctx, record)
 	}
 	if err != nil {
-		return fmt.Errorf("hold the common Lease %s: %w", j.common.Describe(), err)
+		return fmt.Errorf("hold the common Lease %s: %w", j.commonLock.Describe(), err)
 	}
 	j.seen = &record
 	return nil
@@ -132,7 +132,7 @@ func (j *Joint) renewCommon(ctx context.Context, record resourcelock.LeaderElect
 		return err
 	}
 	record.AcquireTime, record.LeaderTransitions = read.AcquireTime, read.LeaderTransitions
-	if err := j.common.Update(ctx, record); !apierrors.IsConflict(err) {
+	if err := j.commonLock.Update(ctx, record); !apierrors.IsConflict(err) {
 		return err
 	}
 	_, err = j.readOurs(ctx)
@@ -140,18 +140,18 @@ func (j *Joint) renewCommon(ctx context.Context, record resourcelock.LeaderElect
 }
 
 func (j *Joint) readOurs(ctx context.Context) (*resourcelock.LeaderElectionRecord, error) {
-	record, _, err := j.common.Get(ctx)
-	if err == nil && record.HolderIdentity != j.common.Identity() {
+	record, _, err := j.commonLock.Get(ctx)
+	if err == nil && record.HolderIdentity != j.commonLock.Identity() {
 		return nil, fmt.Errorf("%w: %q", errOthers, record.HolderIdentity)
 	}
 	return record, err
 }
 
 // RecordEvent implements resourcelock.Interface.
-func (j *Joint) RecordEvent(event string) { j.own.RecordEvent(event) }
+func (j *Joint) RecordEvent(event string) { j.ownLock.RecordEvent(event) }
 
 // Identity implements resourcelock.Interface.
-func (j *Joint) Identity() string { return j.own.Identity() }
+func (j *Joint) Identity() string { return j.ownLock.Identity() }
 
 // Describe implements resourcelock.Interface.
-func (j *Joint) Describe() string { return j.own.Describe() }
+func (j *Joint) Describe() string { return j.ownLock.Describe() }

@@ -17,8 +17,8 @@ type store struct {
 	coordinationclient.LeaseInterface
 	leases   map[string]coordinationv1.Lease
 	revision int
-	// taken contains the names of all Leases that exist or existed before.
-	taken        map[string]bool
+	// takenNames contains the names of all Leases that exist or existed before.
+	takenNames   map[string]bool
 	beforeUpdate func(name string)
 }
 
@@ -35,13 +35,13 @@ func (s *store) put(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l = l.DeepCopy()
 	l.ResourceVersion = strconv.Itoa(s.revision)
 	s.leases[l.Name] = *l
-	s.taken[l.Name] = true
+	s.takenNames[l.Name] = true
 	return l.DeepCopy()
 }
 
 func (s *store) first(name string) bool {
-	first := !s.taken[name]
-	s.taken[name] = true
+	first := !s.takenNames[name]
+	s.takenNames[name] = true
 	return first
 }
 
@@ -74,7 +74,7 @@ func (s *store) holder(name string) string {
 
 func (s *store) lock(name, holder string) *Lease {
 	return &Lease{Client: s, Namespace: "ns", Name: name, Holder: holder,
-		First: func(context.Context) (bool, error) { return s.first(name), nil }}
+		IsFirst: func(context.Context) (bool, error) { return s.first(name), nil }}
 }
 
 func (s *store) member(shard, holder, group string) *Joint {
@@ -87,7 +87,7 @@ func by(holder string) resourcelock.LeaderElectionRecord {
 }
 
 func newStore() *store {
-	return &store{leases: map[string]coordinationv1.Lease{}, taken: map[string]bool{}}
+	return &store{leases: map[string]coordinationv1.Lease{}, takenNames: map[string]bool{}}
 }
 
 func acquired(t *testing.T, j *Joint) {

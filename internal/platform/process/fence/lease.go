@@ -36,20 +36,20 @@ type Lease struct {
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// First returns true if no process has ever held the Lease, and records that a process holds it now. First returns
-	// true only once, for one caller among all processes. If First is nil, a missing Lease always counts as deleted.
-	First func(context.Context) (bool, error)
+	// IsFirst returns true if no process has ever held the Lease, and records that a process holds it now. IsFirst returns
+	// true only once, for one caller among all processes. If IsFirst is nil, a missing Lease always counts as deleted.
+	IsFirst func(context.Context) (bool, error)
 
-	// shared means that the members of a group hold the Lease with the same identity.
-	shared bool
-	// known is the Lease after the last read or write, or nil if it did not exist.
-	known *coordinationv1.Lease
+	// isShared means that the members of a group hold the Lease with the same identity.
+	isShared bool
+	// lastLease is the Lease after the last read or write, or nil if it did not exist.
+	lastLease *coordinationv1.Lease
 	// foreignRecord is the latest record of the Lease if that record names another holder. Otherwise, foreignRecord
 	// is nil.
 	foreignRecord *resourcelock.LeaderElectionRecord
-	// requested is true if an attempt of this process to acquire the Lease may have succeeded. The field becomes
+	// mayBeHeld is true if an attempt of this process to acquire the Lease may have succeeded. The field becomes
 	// false when the process sees another holder.
-	requested bool
+	mayBeHeld bool
 }
 
 // LongestDuration is the maximum duration for a Lease of another holder. A longer duration would block all other
@@ -62,20 +62,20 @@ const notReleased = "a holder whose identity was overwritten"
 
 // Get implements resourcelock.Interface.
 func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	l.known = nil
+	l.lastLease = nil
 	read, err := l.Client.Get(ctx, l.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !l.requested {
+	if apierrors.IsNotFound(err) && !l.mayBeHeld {
 		return l.recordOfMissing(ctx, err)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	l.known = read
+	l.lastLease = read
 	version := []byte(string(read.UID) + "/" + read.ResourceVersion)
 	record := l.recordForElector(resourcelock.LeaseSpecToLeaderElectionRecord(&read.Spec))
 	l.foreignRecord = nil
 	if record.HolderIdentity != "" && record.HolderIdentity != l.Holder {
-		l.foreignRecord, l.requested = record, false
+		l.foreignRecord, l.mayBeHeld = record, false
 	}
 	return record, version, nil
 }
@@ -85,8 +85,8 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 // no process has ever held.
 func (l *Lease) recordOfMissing(ctx context.Context, notFound error) (*resourcelock.LeaderElectionRecord, []byte,
 	error) {
-	if l.foreignRecord == nil && l.First != nil {
-		first, err := l.First(ctx)
+	if l.foreignRecord == nil && l.IsFirst != nil {
+		first, err := l.IsFirst(ctx)
 		if err != nil {
 			return nil, nil, fmt.Errorf("check whether Lease %s was deleted: %w", l.Describe(), err)
 		}
@@ -102,7 +102,7 @@ func (l *Lease) recordOfMissing(ctx context.Context, notFound error) (*resourcel
 
 func (l *Lease) recordForElector(record *resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRecord {
 	if record.HolderIdentity == "" && !isReleased(record) ||
-		record.HolderIdentity == l.Holder && !l.shared && !l.requested {
+		record.HolderIdentity == l.Holder && !l.isShared && !l.mayBeHeld {
 		record.HolderIdentity = notReleased
 	}
 	if record.HolderIdentity != "" {
@@ -120,7 +120,7 @@ const releasedSeconds = 1
 
 // Create implements resourcelock.Interface.
 func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	l.known = nil
+	l.lastLease = nil
 	created, err := l.Client.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name, Labels: l.Labels},
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record),
@@ -129,12 +129,12 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	if err != nil {
 		return err
 	}
-	l.known, l.foreignRecord = created, nil
+	l.lastLease, l.foreignRecord = created, nil
 	return nil
 }
 
 func (l *Lease) noteRequest(err error) {
-	l.requested = l.requested || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err)
+	l.mayBeHeld = l.mayBeHeld || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err)
 }
 
 // Update implements resourcelock.Interface. Update fails if another client has written the Lease since this process
@@ -143,13 +143,13 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	if record.LeaderTransitions < 0 || record.LeaderTransitions > math.MaxInt32 {
 		record.LeaderTransitions = 0 // The API server refuses a number that does not fit into an int32.
 	}
-	if l.known == nil && l.foreignRecord != nil {
+	if l.lastLease == nil && l.foreignRecord != nil {
 		return l.Create(ctx, record)
 	}
-	if l.known == nil {
+	if l.lastLease == nil {
 		return errors.New("update a Lease that was not read before")
 	}
-	changed := l.known.DeepCopy()
+	changed := l.lastLease.DeepCopy()
 	changed.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
 	if len(l.Labels) > 0 && changed.Labels == nil {
 		changed.Labels = map[string]string{}
@@ -162,7 +162,7 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 	if err != nil {
 		return err
 	}
-	l.known, l.foreignRecord = written, nil
+	l.lastLease, l.foreignRecord = written, nil
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionReco
 		return fmt.Errorf("write Lease %s: the holder must be %q, not %q", l.Describe(), l.Identity(),
 			record.HolderIdentity)
 	}
-	if err := l.fence.closed(); err != nil {
+	if err := l.fence.closedReason(); err != nil {
 		return err
 	}
 	sent := l.fence.clock.Now()
@@ -73,7 +73,7 @@ func (l *Lock) renew(ctx context.Context, record resourcelock.LeaderElectionReco
 func (l *Lock) Release(ctx context.Context) error {
 	l.fence.release()
 	select {
-	case <-l.fence.Lost():
+	case <-l.fence.LeaseLost():
 		return nil
 	default:
 	}

@@ -114,11 +114,11 @@ func TestADeletedLeaseIsHeldForItsDurationAndThenCreatedAgain(t *testing.T) {
 	delete(s.leases, "own")
 	checkRecord(t, candidate, "them", 15)
 	for name, first := range map[string]func(context.Context) (bool, error){
-		"a candidate that never read the Lease":           s.lock("own", "us").First,
+		"a candidate that never read the Lease":           s.lock("own", "us").IsFirst,
 		"a candidate that has no record of former Leases": nil,
 	} {
 		fresh := s.lock("own", "us")
-		fresh.Duration, fresh.First = 15*time.Second, first
+		fresh.Duration, fresh.IsFirst = 15*time.Second, first
 		t.Log(name)
 		checkRecord(t, fresh, notReleased, 15)
 		if err := fresh.Update(t.Context(), by("us")); err != nil || s.holder("own") != "us" {
@@ -144,7 +144,7 @@ func TestOnlyOneProcessAcquiresANewLeaseAtOnce(t *testing.T) {
 		t.Errorf("Get() = %v for the first process, want not found", err)
 	}
 	checkRecord(t, other, notReleased, 15)
-	one.First = func(context.Context) (bool, error) { return false, context.DeadlineExceeded }
+	one.IsFirst = func(context.Context) (bool, error) { return false, context.DeadlineExceeded }
 	if _, _, err := one.Get(t.Context()); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("Get() = %v while it is unknown whether the Lease was deleted, want an error other than not found", err)
 	}

@@ -69,7 +69,7 @@ func (s clusterK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
 		f.readRole(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
 			RoleMachine: r.machine})
-		c.Later = r.metadata.later
+		c.LaterAnnotations = r.metadata.later
 	})
 }
 
@@ -98,16 +98,16 @@ func (r *clusterK8sReader) deployment() {
 	deployment := &v1beta1.MachineDeployment{}
 	r.metadata.apply(deployment)
 	to := &deployment.Spec
-	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
+	to.Replicas = spec.boundedInt("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec, r.metadata.oldName)
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
-	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.MinReadySeconds = *spec.boundedInt("minReadySeconds", 0, 86400)
 	to.Paused = spec.boolean("paused")
 	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 1)
 	to.ProgressDeadline = spec.progressDeadline("progressDeadlineSeconds", 600, to.MinReadySeconds)
 	r.strategy(spec.child("strategy"), to)
 	r.converted.Object = deployment
-	r.converted.Check = noRemediation(deployment.Name, to.Selector)
+	r.converted.HealthCheck = noRemediation(deployment.Name, to.Selector)
 }
 
 func (r *clusterK8sReader) strategy(f *fields, to *v1beta1.MachineDeploymentSpec) {
@@ -129,14 +129,14 @@ func (r *clusterK8sReader) set() {
 	set := &v1beta1.MachineSet{}
 	r.metadata.apply(set)
 	to := &set.Spec
-	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
+	to.Replicas = spec.boundedInt("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec, r.ownerOf("MachineDeployment"))
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
-	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.MinReadySeconds = *spec.boundedInt("minReadySeconds", 0, 86400)
 	to.DeletePolicy = clusterK8sDeletePolicy(spec)
 	r.converted.Object = set
 	if r.metadata.controller == nil {
-		r.converted.Check = noRemediation(set.Name, to.Selector)
+		r.converted.HealthCheck = noRemediation(set.Name, to.Selector)
 	}
 }
 

@@ -63,8 +63,8 @@ func describe(t *testing.T, old *unstructured.Unstructured, c Converted) []byte 
 	for _, f := range c.Findings {
 		fmt.Fprintf(out, "#   %s %s %s: %s\n", f.Level, f.Code, f.Path, f.Message)
 	}
-	parts := map[string]any{"object": c.Object, "class": c.Class, "className": c.ClassName, "check": c.Check,
-		"machine": c.Machine, "later": c.Later}
+	parts := map[string]any{"object": c.Object, "class": c.Class, "className": c.ClassName, "check": c.HealthCheck,
+		"machine": c.Machine, "later": c.LaterAnnotations}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
 		part := jsonValue(t, parts[name])
 		if object, ok := part.(map[string]any); ok {

@@ -119,7 +119,7 @@ func TestTimeoutsOfClusterK8s(t *testing.T) {
 			}
 			c := clusterK8s{}.Convert(RoleDeployment, old, test.flags)
 			got := c.Object.(*v1beta1.MachineDeployment).Spec.Template.Spec.Timeouts
-			if got.Creation.Duration != test.creation || got.Drain.Duration != test.drain || c.Blocked() != test.blocked {
+			if got.Creation.Duration != test.creation || got.Drain.Duration != test.drain || c.HasBlocker() != test.blocked {
 				t.Errorf("creation %s, drain %s, %v", got.Creation.Duration, got.Drain.Duration, codes(c))
 			}
 		})
@@ -132,11 +132,11 @@ func TestChecksOfClusterK8sReplaceNothing(t *testing.T) {
 		c := clusterK8s{}.Convert(roleOf(t, clusterK8s{}, old), old, nil)
 		// The health check of a deployment also selects the machines of its sets.
 		want := old.GetKind() == "MachineDeployment" || old.GetKind() == "MachineSet" && old.GetOwnerReferences() == nil
-		if want != (c.Check != nil) {
-			t.Errorf("%s %s: the check is %v", old.GetKind(), old.GetName(), c.Check)
+		if want != (c.HealthCheck != nil) {
+			t.Errorf("%s %s: the check is %v", old.GetKind(), old.GetName(), c.HealthCheck)
 		}
-		if c.Check != nil && c.Check.Spec.Remediation.Type != v1beta1.RemediationNone {
-			t.Errorf("%s %s: the remediation is %s", old.GetKind(), old.GetName(), c.Check.Spec.Remediation.Type)
+		if c.HealthCheck != nil && c.HealthCheck.Spec.Remediation.Type != v1beta1.RemediationNone {
+			t.Errorf("%s %s: the remediation is %s", old.GetKind(), old.GetName(), c.HealthCheck.Spec.Remediation.Type)
 		}
 	}
 }
@@ -164,7 +164,7 @@ spec: {providerSpec: {valueFrom: {machineClass: {name: small}}}}
 		v1beta1.AnnotationDeleteMachine:    "true",
 		v1beta1.AnnotationPaused:           "true",
 		v1beta1.AnnotationClusterAPIPaused: "",
-	}, c.Later); diff != "" {
+	}, c.LaterAnnotations); diff != "" {
 		t.Error(diff)
 	}
 	if !reports(c, "metadata.annotations.machinist.dev/force-delete") {
@@ -174,7 +174,7 @@ spec: {providerSpec: {valueFrom: {machineClass: {name: small}}}}
 	for _, key := range []string{"cluster.k8s.io/delete-machine", "machine-controller.kubermatic.io/initializers"} {
 		_ = unstructured.SetNestedField(old.Object, "", "metadata", "annotations", key)
 	}
-	if later := (clusterK8s{}).Convert(RoleMachine, old, nil).Later; len(later) != 1 {
+	if later := (clusterK8s{}).Convert(RoleMachine, old, nil).LaterAnnotations; len(later) != 1 {
 		t.Errorf("the postponed annotations are %v", later)
 	}
 }

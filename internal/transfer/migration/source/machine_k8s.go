@@ -65,7 +65,7 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 			c.Class = providerConfig(spec.child("providerConfig"), nil, false)
 		}
 		pauseForInitializers(&m)
-		c.Object, c.Machine, c.Later = machine, statusWithNodeRef(f, &m, nodeName), m.later
+		c.Object, c.Machine, c.LaterAnnotations = machine, statusWithNodeRef(f, &m, nodeName), m.later
 	})
 }
 

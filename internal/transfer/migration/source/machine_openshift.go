@@ -83,7 +83,7 @@ func (s machineOpenShift) Convert(role Role, old *unstructured.Unstructured, _ F
 		r := openshiftReader{dialect: s.dialect(), fields: f, converted: c, namespace: old.GetNamespace(),
 			metadata: s.dialect().metadata(f, role)}
 		f.readRole(role, map[Role]func(){RoleHealthCheck: r.healthCheck, RoleSet: r.set, RoleMachine: r.machine})
-		c.Later = r.metadata.later
+		c.LaterAnnotations = r.metadata.later
 	})
 }
 

@@ -23,10 +23,10 @@ func (r *openshiftReader) set() {
 	set := &v1beta1.MachineSet{}
 	r.metadata.apply(set)
 	to := &set.Spec
-	to.Replicas = spec.bounded("replicas", v1beta1.DefaultReplicas, 100000)
+	to.Replicas = spec.boundedInt("replicas", v1beta1.DefaultReplicas, 100000)
 	to.Template = r.template(spec)
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
-	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.MinReadySeconds = *spec.boundedInt("minReadySeconds", 0, 86400)
 	to.DeletePolicy = openshiftDeletePolicy(spec)
 	// In the old system, only the health check's maxUnhealthy limits the number.
 	to.Remediation.MaxInFlight = allMachines()
@@ -36,7 +36,7 @@ func (r *openshiftReader) set() {
 	r.converted.Object = set
 	// If a user's health check also selects a machine, the user's health check takes precedence over this generated
 	// health check. The suffix prevents a conflict with a user's health check that has the name of the set.
-	r.converted.Check = noRemediation(set.Name+"-none", to.Selector)
+	r.converted.HealthCheck = noRemediation(set.Name+"-none", to.Selector)
 }
 
 func openshiftDeletePolicy(f *fields) v1beta1.DeletePolicy {

@@ -39,7 +39,7 @@ func withoutNotes(c Converted) string {
 // Rules: migration-states-old-defaults, migration-replaces-no-more-than-before.
 func TestDefaultsOfOpenShiftAreExplicit(t *testing.T) {
 	c := machineOpenShift{}.Convert(RoleSet, openshiftMachines(t, "", ""), nil)
-	data, err := yaml.Marshal(map[string]any{"set": c.Object.(*v1beta1.MachineSet).Spec, "check": c.Check.Spec})
+	data, err := yaml.Marshal(map[string]any{"set": c.Object.(*v1beta1.MachineSet).Spec, "check": c.HealthCheck.Spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ set:
 `, string(data)); diff != "" {
 		t.Error(diff)
 	}
-	if c.Check.Name == c.Object.GetName() {
+	if c.HealthCheck.Name == c.Object.GetName() {
 		t.Error("the check has the name that a user may have given to another check of the set")
 	}
 }
@@ -170,7 +170,7 @@ func TestHooksGetADomain(t *testing.T) {
 	}
 	c := machineOpenShift{}.Convert(RoleMachine, openshift(t, "Machine", "",
 		openshiftInstance+", lifecycleHooks: {preTerminate: ["+strings.Join(many, ", ")+"]}"), nil)
-	if n := len(c.Object.(*v1beta1.Machine).Spec.LifecycleHooks.PreTerminate); n != maxHooks || !c.Blocked() {
+	if n := len(c.Object.(*v1beta1.Machine).Spec.LifecycleHooks.PreTerminate); n != maxHooks || !c.HasBlocker() {
 		t.Errorf("%d hooks, %s", n, withoutNotes(c))
 	}
 }
@@ -189,7 +189,7 @@ func TestAnnotationsOfOpenShiftArePostponed(t *testing.T) {
 		if len(c.Object.GetAnnotations()) > 0 {
 			t.Errorf("%s: the machine already has %v", annotations, c.Object.GetAnnotations())
 		}
-		if diff := cmp.Diff(want, c.Later); diff != "" {
+		if diff := cmp.Diff(want, c.LaterAnnotations); diff != "" {
 			t.Errorf("%s: %s", annotations, diff)
 		}
 	}
@@ -202,7 +202,7 @@ func TestControlPlanesAreNotConverted(t *testing.T) {
 		if diff := cmp.Diff([]string{"Note ControlPlane metadata"}, codes(c)); diff != "" {
 			t.Errorf("%s %s: %s", old.GetKind(), old.GetName(), diff)
 		}
-		if c.Object != nil || c.Class != nil || c.Check != nil || c.Machine != nil || len(c.Later) > 0 {
+		if c.Object != nil || c.Class != nil || c.HealthCheck != nil || c.Machine != nil || len(c.LaterAnnotations) > 0 {
 			t.Errorf("%s %s is converted: %+v", old.GetKind(), old.GetName(), c)
 		}
 	}

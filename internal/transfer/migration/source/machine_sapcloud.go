@@ -58,7 +58,7 @@ func (s machineSapcloud) NodeTraces() NodeTraces {
 			domain + "last-applied-node-preserve-value", domain + "update-failed-reason",
 		},
 		// Without this annotation, a user has disabled the scale-down of the Node, and the scale-down stays disabled.
-		Marked: map[string]string{
+		MarkedAnnotations: map[string]string{
 			"cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm": v1beta1.NodeAnnotationScaleDownDisabled,
 		},
 		Taints:      []string{"deployment.machine.sapcloud.io/prefer-no-schedule", domain + "preserved"},
@@ -90,7 +90,7 @@ func (s machineSapcloud) Convert(role Role, old *unstructured.Unstructured, flag
 			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
 		f.readRole(role, map[Role]func(){RoleClass: r.class, RoleDeployment: r.deployment, RoleSet: r.set,
 			RoleMachine: r.machine})
-		c.Later = r.metadata.later
+		c.LaterAnnotations = r.metadata.later
 	})
 }
 

@@ -27,11 +27,11 @@ func (r *sapcloudReader) deployment() {
 	deployment := &v1beta1.MachineDeployment{}
 	r.metadata.apply(deployment)
 	to := &deployment.Spec
-	to.Replicas = spec.bounded("replicas", 0, 100000)
+	to.Replicas = spec.boundedInt("replicas", 0, 100000)
 	template, health := r.template(spec)
 	to.Template = template
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
-	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.MinReadySeconds = *spec.boundedInt("minReadySeconds", 0, 86400)
 	to.Paused = spec.boolean("paused")
 	to.RevisionHistoryLimit = spec.historyLimit("revisionHistoryLimit", 100) // The old system kept all old sets.
 	to.ProgressDeadline = spec.progressDeadline("progressDeadlineSeconds", int32(noLimit/time.Second), to.MinReadySeconds)
@@ -43,7 +43,7 @@ func (r *sapcloudReader) deployment() {
 	r.autoPreserve(spec)
 	r.autoscaler()
 	r.converted.Object = deployment
-	r.converted.Check = health.check(deployment.Name, to.Selector)
+	r.converted.HealthCheck = health.check(deployment.Name, to.Selector)
 }
 
 // oneMachine returns 1, the number of machines that the old system replaces at a time.
@@ -105,25 +105,25 @@ func (r *sapcloudReader) set() {
 	set := &v1beta1.MachineSet{}
 	r.metadata.apply(set)
 	to := &set.Spec
-	to.Replicas = spec.bounded("replicas", 0, 100000)
+	to.Replicas = spec.boundedInt("replicas", 0, 100000)
 	// The old controller ignores the field machineClass of the set, and uses the class in spec.template.
 	spec.ignore("machineClass")
 	template, health := r.template(spec)
 	to.Template = template
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
-	to.MinReadySeconds = *spec.bounded("minReadySeconds", 0, 86400)
+	to.MinReadySeconds = *spec.boundedInt("minReadySeconds", 0, 86400)
 	to.DeletePolicy = v1beta1.DeleteOldest
 	r.autoPreserve(spec)
 	r.converted.Object = set
 	if r.metadata.controller == nil {
-		r.converted.Check = health.check(set.Name, to.Selector)
+		r.converted.HealthCheck = health.check(set.Name, to.Selector)
 	}
 }
 
 // autoPreserve reports that Machinist preserves no failed machine without an annotation.
 func (r *sapcloudReader) autoPreserve(spec *fields) {
 	const name = "autoPreserveFailedMachineMax"
-	if n := spec.bounded(name, 0, math.MaxInt32); *n > 0 {
+	if n := spec.boundedInt(name, 0, math.MaxInt32); *n > 0 {
 		spec.report(provider.FindingLoss, CodeNotSupported, name, "Machinist only preserves failed machines that have an "+
 			"annotation. Set %s: %s in the metadata of the template after the migration.", v1beta1.AnnotationPreserve,
 			v1beta1.PreserveWhenFailed)

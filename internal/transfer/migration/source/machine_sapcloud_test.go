@@ -145,7 +145,7 @@ func TestHealthChecksOfGardener(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := machineSapcloud{}.Convert(RoleDeployment, sapcloudPool(t, "", "", test.spec), test.flags)
-			check := c.Check.Spec
+			check := c.HealthCheck.Spec
 			if test.n == 0 {
 				if check.Remediation.Type != v1beta1.RemediationNone || len(check.UnhealthyNodeConditions) > 0 {
 					t.Errorf("the check is %+v", check)
@@ -180,8 +180,8 @@ func TestSetOfGardenerDeploymentHasNoCheck(t *testing.T) {
 	for _, old := range sources.Samples(provider.SourceGardener)["healthy"] {
 		c := machineSapcloud{}.Convert(roleOf(t, machineSapcloud{}, old), old, nil)
 		want := old.GetKind() == "MachineDeployment" || old.GetName() == "alone"
-		if want != (c.Check != nil) {
-			t.Errorf("%s %s: the check is %v", old.GetKind(), old.GetName(), c.Check)
+		if want != (c.HealthCheck != nil) {
+			t.Errorf("%s %s: the check is %v", old.GetKind(), old.GetName(), c.HealthCheck)
 		}
 	}
 }
@@ -273,8 +273,8 @@ func TestAnnotationsOfGardenerArePostponed(t *testing.T) {
 			if len(c.Object.GetAnnotations())+len(c.Object.GetLabels()) > 0 {
 				t.Errorf("the machine already has %v and %v", c.Object.GetAnnotations(), c.Object.GetLabels())
 			}
-			if len(test.want)+len(c.Later) > 0 && !cmp.Equal(test.want, c.Later) {
-				t.Error(cmp.Diff(test.want, c.Later))
+			if len(test.want)+len(c.LaterAnnotations) > 0 && !cmp.Equal(test.want, c.LaterAnnotations) {
+				t.Error(cmp.Diff(test.want, c.LaterAnnotations))
 			}
 			if got := strings.Join(codes(c), ", "); got != test.findings {
 				t.Errorf("the findings are %s", got)

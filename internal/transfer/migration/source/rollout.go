@@ -15,9 +15,9 @@ import (
 // CodeBounded: a number outside of Machinist's range is replaced by the nearest allowed number.
 const CodeBounded = "Bounded"
 
-// bounded reads a number that must not be negative or exceed a maximum. If the field is missing, the result is the
+// boundedInt reads a number that must not be negative or exceed a maximum. If the field is missing, the result is the
 // given default. A number outside of the range causes a Blocker.
-func (f *fields) bounded(name string, fallback, maximum int32) *int32 {
+func (f *fields) boundedInt(name string, fallback, maximum int32) *int32 {
 	n := f.number(name)
 	if n == nil {
 		return &fallback
@@ -47,7 +47,7 @@ func (f *fields) historyLimit(name string, fallback int32) *int32 {
 // the deadline is not longer than minReadySeconds, progressDeadline increases it, because Machinist rejects such a
 // deadline.
 func (f *fields) progressDeadline(name string, fallback, minReadySeconds int32) *metav1.Duration {
-	seconds := *f.bounded(name, fallback, math.MaxInt32)
+	seconds := *f.boundedInt(name, fallback, math.MaxInt32)
 	if seconds <= minReadySeconds {
 		f.report(provider.FindingNote, CodeBounded, name, "The deadline must be longer than minReadySeconds. The new "+
 			"value is %ds.", minReadySeconds+1)
@@ -87,7 +87,7 @@ func (f *fields) numberOrPercentage(name string, fallback int32) *intstr.IntOrSt
 		value = intstr.FromString(text)
 		return &value
 	}
-	value = intstr.FromInt32(*f.bounded(name, fallback, math.MaxInt32))
+	value = intstr.FromInt32(*f.boundedInt(name, fallback, math.MaxInt32))
 	return &value
 }
 

@@ -71,10 +71,10 @@ type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
-	// Marked maps an annotation of the old system to another annotation, which other systems may set too. If a Node has
+	// MarkedAnnotations maps an annotation of the old system to another annotation, which other systems may set too. If a Node has
 	// the annotation of the old system, the migrator removes both annotations from the Node. Otherwise the migrator
 	// keeps the other annotation.
-	Marked map[string]string
+	MarkedAnnotations map[string]string
 	// Taints lists keys of taints. The migrator removes the taints with these keys, regardless of the effect.
 	Taints []string
 	// OwnerGroups are API groups whose owner references are removed.
@@ -92,19 +92,19 @@ type Converted struct {
 	Class *Class
 	// ClassName is the old class to which the object refers, in the same namespace.
 	ClassName string
-	// Check is an additional MachineHealthCheck with the selector of the converted deployment or set. The field is
+	// HealthCheck is an additional MachineHealthCheck with the selector of the converted deployment or set. The field is
 	// set if the old system checked the health of machines without a separate object.
-	Check *v1beta1.MachineHealthCheck
+	HealthCheck *v1beta1.MachineHealthCheck
 	// Machine is the state of the old machine, only for RoleMachine.
 	Machine *Machine
-	// Later contains the annotations that the migrator adds to Object after the old system has been removed.
-	Later map[string]string
+	// LaterAnnotations contains the annotations that the migrator adds to Object after the old system has been removed.
+	LaterAnnotations map[string]string
 	// Findings are problems and losses for the user. The paths of findings are relative to the old object.
 	Findings []provider.Finding
 }
 
-// Blocked reports whether the findings contain a Blocker.
-func (c Converted) Blocked() bool {
+// HasBlocker reports whether the findings contain a Blocker.
+func (c Converted) HasBlocker() bool {
 	for _, f := range c.Findings {
 		if f.Level == provider.FindingBlocker {
 			return true

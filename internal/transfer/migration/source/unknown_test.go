@@ -13,9 +13,9 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// opaque lists the names of fields whose content is not checked: maps with arbitrary keys, the status, descriptions for
+// opaqueFields lists the names of fields whose content is not checked: maps with arbitrary keys, the status, descriptions for
 // a driver, and objects that are lost as a whole.
-var opaque = []string{
+var opaqueFields = []string{
 	"labels", "annotations", "matchLabels", "status", "managedFields",
 	"cloudProviderSpec", "operatingSystemSpec", "network", "configSource", "containerRuntime",
 }
@@ -52,7 +52,7 @@ func levels(group string, object map[string]any, path string) []level {
 		prefix += "."
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if slices.Contains(opaque, key) || slices.Contains(opaqueIn[group], key) ||
+		if slices.Contains(opaqueFields, key) || slices.Contains(opaqueIn[group], key) ||
 			key == "ownerReferences" && path != "metadata" { // The owner references of a template are lost as a whole.
 			continue
 		}

@@ -63,9 +63,9 @@ func command() *cobra.Command {
 	flags.StringVar(&dir, "dir", "",
 		"folder for ca.pem and, once Azure is served, endpoint.json with the address and credentials. Required")
 	flags.StringVar(&listen, "listen", "127.0.0.1:0", "loopback address to serve on; port 0 selects a free port")
-	flags.DurationVar(&o.Boot, "boot-time", 500*time.Millisecond, "how long a machine takes to boot")
-	flags.DurationVar(&o.Stop, "stop-time", 300*time.Millisecond, "how long a machine takes to stop")
-	flags.DurationVar(&o.Change, "change-time", 100*time.Millisecond, "how long other operations take")
+	flags.DurationVar(&o.BootDuration, "boot-time", 500*time.Millisecond, "how long a machine takes to boot")
+	flags.DurationVar(&o.StopDuration, "stop-time", 300*time.Millisecond, "how long a machine takes to stop")
+	flags.DurationVar(&o.ChangeDuration, "change-time", 100*time.Millisecond, "how long other operations take")
 	flags.DurationVar(&o.ListLag, "list-lag", 0, "how long lists show the previous state")
 	flags.IntVar(&o.CoreQuota, "core-quota", 1000, "how many virtual CPUs the subscription may have")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {

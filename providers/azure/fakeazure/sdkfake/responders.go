@@ -17,7 +17,7 @@ const operationParam = "operation"
 
 // respond executes a call that starts no operation.
 func respond[T any](s *handler, c fakeazure.Call) (answer azfake.Responder[T], refused azfake.ErrorResponder) {
-	out, typed, err := ask[T](s, c)
+	out, typed, err := execute[T](s, c)
 	if err != nil {
 		refused.SetError(err)
 		return answer, refused
@@ -35,7 +35,7 @@ func respondLong[T any](s *handler, c fakeazure.Call) (answer azfake.PollerRespo
 		}
 		return answer, refused
 	}
-	out, typed, err := ask[T](s, c)
+	out, typed, err := execute[T](s, c)
 	switch {
 	case err != nil:
 		refused.SetError(err)
@@ -75,7 +75,7 @@ func followOperation[T any](s *handler, c fakeazure.Call, at string, answer *azf
 	case "Succeeded":
 		var changed T
 		if kind, verb, _ := strings.Cut(c.Operation, "_"); verb == "CreateOrUpdate" || verb == "Update" {
-			if _, changed, err = ask[T](s, s.call(kind+"_Get", c.Group, c.Names...)); err != nil {
+			if _, changed, err = execute[T](s, s.call(kind+"_Get", c.Group, c.Names...)); err != nil {
 				return err
 			}
 		}
@@ -88,7 +88,7 @@ func followOperation[T any](s *handler, c fakeazure.Call, at string, answer *azf
 
 // pages responds with one page of a list and a link to the next page, if any.
 func pages[T any](s *handler, c fakeazure.Call) (answer azfake.PagerResponder[T]) {
-	out, page, err := ask[T](s, c)
+	out, page, err := execute[T](s, c)
 	if err != nil {
 		answer.AddError(err)
 		return answer

@@ -101,7 +101,7 @@ func (a *azure) wantRefused(err error, status int, code string) *azcore.Response
 
 // The call that starts an operation returns the changed resource. Each poll returns the current status.
 func TestPollerFollowsOperation(t *testing.T) {
-	a := start(t, func(o *fakeazure.Options) { o.Change = 300 * time.Millisecond })
+	a := start(t, func(o *fakeazure.Options) { o.ChangeDuration = 300 * time.Millisecond })
 	poller, err := a.begin("n")
 	a.must(err)
 	response, err := poller.Poll(t.Context())
@@ -125,7 +125,7 @@ func TestPollerFollowsOperation(t *testing.T) {
 
 // A repeated request must not be mistaken for a poll of the first operation.
 func TestEachRequestIsExecuted(t *testing.T) {
-	a := start(t, func(o *fakeazure.Options) { o.Change = time.Hour })
+	a := start(t, func(o *fakeazure.Options) { o.ChangeDuration = time.Hour })
 	for range 2 {
 		_, err := a.begin("n")
 		a.must(err)

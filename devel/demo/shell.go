@@ -46,5 +46,5 @@ func writeShellFile(dir string, programs map[string]string, variables []string) 
 	return path, os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
-// shellQuote returns a text in quotes, so that a shell reads it as one word.
+// shellQuote quotes a text, so that a shell reads it as one word.
 func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

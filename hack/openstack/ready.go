@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// listenCheck checks that a service responds. The method always succeeds for services that only receive messages.
+// listenCheck returns a check that a service responds. The check always succeeds for services that only receive
+// messages.
 func (c *Cloud) listenCheck(service Service) func(context.Context) error {
 	s := c.settings
 	switch service {

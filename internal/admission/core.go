@@ -25,7 +25,7 @@ import (
 // CoreWebhook is the webhook for the core kinds.
 type CoreWebhook struct {
 	decoder admission.Decoder
-	// cache contains the classes, sets and deployments. The client live reads directly from the API server.
+	// cache contains the classes, sets and deployments. liveReader reads directly from the API server.
 	cache, liveReader client.Reader
 	clock             clock.PassiveClock
 	// Simultaneous reads of the same class share one request. readRate limits the reads of all classes.

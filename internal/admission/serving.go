@@ -63,7 +63,7 @@ func (s *ServingOptions) AddFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate authorities of the client certificates that API servers present to the webhook. Requests without such a certificate are refused. By default, no certificate is required. The file is read again when it changes")
 }
 
-// IsDisabled is true if the flags disable the webhook.
+// IsDisabled reports whether the flags disable the webhook.
 func (s *ServingOptions) IsDisabled() bool { return s.BindAddress == "" || s.BindAddress == "0" }
 
 // Validate returns an error for each invalid flag.

@@ -28,7 +28,7 @@ const (
 type followTexts struct {
 	// watchForbiddenAdvice is the advice for users who may not watch the object.
 	watchForbiddenAdvice string
-	// The callback lost reports that the connection to the API server is interrupted. The callback is called once per
+	// onDisconnect is called when the connection to the API server is interrupted. The callback is called once per
 	// outage.
 	onDisconnect func(error)
 }

@@ -200,6 +200,6 @@ type polledInterruption struct {
 	// reason is the value for the field reason of the condition InterruptionNotice. The value is "" if no interruption
 	// was announced.
 	reason string
-	// The time at which the cloud will reclaim the instance. Zero if the cloud names no time.
+	// reclaimTime is the time at which the cloud will reclaim the instance. It is zero if the cloud names no time.
 	reclaimTime time.Time
 }

@@ -96,7 +96,7 @@ type UpdateRequest struct {
 	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. After an update by an
 	// agent on the node (UpdateByAgent), the cloud may report a different version.
 	NodeVersion string
-	// NodeDrained reports whether the node was cordoned and drained for this update. A driver that needs the drain answers
+	// NodeDrained is true if the node was cordoned and drained for this update. A driver that needs the drain answers
 	// UpdateNeedsDrain while NodeDrained is false.
 	NodeDrained bool
 }
@@ -179,7 +179,8 @@ type Identity struct {
 	MachineUID types.UID
 }
 
-// Replaces reports whether the instance carries the tags of Former, so that Adopt replaces them with req.Tags.
+// Replaces reports whether the instance carries the tags of FormerIdentity, so that Adopt replaces them with
+// req.Tags.
 func (r AdoptRequest) Replaces(in *Instance) bool {
 	return r.FormerIdentity != nil && r.FormerIdentity.ClusterID != "" && r.FormerIdentity.MachineUID != "" &&
 		in.ClusterID == r.FormerIdentity.ClusterID && in.MachineUID == r.FormerIdentity.MachineUID

@@ -106,8 +106,9 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 	}
 }
 
-// currentInstance returns the current state of an instance, or nil if the instance is terminated. The state that a read returns
-// may be outdated, but the answer to a write is not. So current sends an update of tags that changes no tags.
+// currentInstance returns the current state of an instance, or nil if the instance is terminated. The state that a
+// read returns may be outdated, but the answer to a write is not. So currentInstance sends an update of tags that
+// changes no tags.
 func (a account) currentInstance(ctx context.Context, id string) (*simcloud.Instance, error) {
 	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
 	if simcloud.CodeOf(err) == simcloud.CodeConflict {

@@ -1,7 +1,7 @@
 // Package fakecloud implements an in-memory cloud and its driver, for tests of reconcilers with a fake clock. The
 // package provides only the guarantees of the driver contract (provider.Driver). Reads may be stale. A creation may
-// take effect although its response was lost. A deletion may report Gone because of a stale read. Tests add faults for
-// single calls (Will, Fail) or for all calls (OnList, OnGet, OnDelete, Around).
+// take effect although its response was lost. A deletion may report Gone because of a stale read. Tests add faults
+// for single calls (Script, Fail) or for all calls (OnList, OnGet, OnDelete, WrapCall).
 //
 // The deterministic simulation uses another implementation, in test/simulation. The package copies its cloud at each
 // step of a search, and also simulates the kubelets.

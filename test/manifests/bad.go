@@ -31,8 +31,8 @@ type InvalidObject struct {
 	// Sample is the correct object. Changes contains the changes that add the mistake.
 	Sample  string
 	Changes Changes
-	// For an update, ChangesBefore contains the changes from the sample to the existing object. They may be empty. ChangesBefore is nil if
-	// the mistake is in a new object.
+	// For an update, ChangesBefore contains the changes from the sample to the existing object. The changes may be
+	// empty. ChangesBefore is nil if the mistake is in a new object.
 	ChangesBefore Changes
 	// Reports contains the texts that the rejection must contain, in particular the name of the field.
 	Reports []string

@@ -59,7 +59,7 @@ type instance struct {
 	// isReported is true after the cloud has returned the instance to a process.
 	isReported bool
 	missing    time.Time
-	// willFail means that the instance will fail before it boots.
+	// willFail is true if the instance will fail before it boots.
 	willFail bool
 	// laterAddresses contains addresses that a new instance does not have yet. addressed is the time when the instance
 	// gets these addresses.

@@ -43,19 +43,20 @@ type ChangeKind string
 
 // Ways to change a field.
 const (
-	// ChangeDropped means that the field is removed. Emptied means that the field gets the zero value of its type.
+	// ChangeDropped means that the field is removed. ChangeEmptied means that the field gets the zero value of its
+	// type.
 	ChangeDropped ChangeKind = "dropped"
 	ChangeEmptied ChangeKind = "emptied"
-	// ChangeOfAnother means that the field gets the value that it has in another object of the same kind. Earlier means that
-	// the field gets one of its own earlier values.
+	// ChangeOfAnother means that the field gets the value that it has in another object of the same kind.
+	// ChangeEarlier means that the field gets one of its own earlier values.
 	ChangeOfAnother ChangeKind = "of-another"
 	ChangeEarlier   ChangeKind = "former"
-	// ChangeHighest means that the field gets an extreme value: a huge number, a time in the distant future, or a text of 253
-	// characters. A boolean gets the opposite value. Lowest means that the field gets a negative number or a time in
-	// the distant past.
+	// ChangeHighest means that the field gets an extreme value: a huge number, a time in the distant future, or a
+	// text of 253 characters. A boolean gets the opposite value. ChangeLowest means that the field gets a negative
+	// number or a time in the distant past.
 	ChangeHighest ChangeKind = "highest"
 	ChangeLowest  ChangeKind = "lowest"
-	// ChangeOther, Other2 and so on mean the remaining values of a field whose schema lists the allowed values.
+	// ChangeOther, ChangeOther2 and so on mean the remaining values of a field whose schema lists the allowed values.
 	ChangeOther  ChangeKind = "other"
 	ChangeOther2 ChangeKind = "other-2"
 	ChangeOther3 ChangeKind = "other-3"

@@ -13,15 +13,15 @@ type meaning struct {
 	// hows contains the kinds of changes that make this request. If hows is empty, every change of the field makes this
 	// request.
 	hows []ChangeKind
-	// If lose is set, instances may be replaced or removed. If leak is set, the run may leave an instance without a
-	// machine. If differ is set, the final state need not be the same as without the corruption.
+	// If mayLose is set, instances may be replaced or removed. If mayLeak is set, the run may leave an instance
+	// without a machine. If mayDiffer is set, the final state need not be the same as without the corruption.
 	mayLose, mayLeak, mayDiffer bool
-	// If deleted is set, the entry applies only to objects that are being deleted.
+	// If onlyDeleted is set, the entry applies only to objects that are being deleted.
 	onlyDeleted bool
 	// If onlySoon is set, the entry permits only events that happen soon after the change (see soonAfter).
 	onlySoon bool
-	// If unending is set, another client may repeatedly undo what Machinist does because of the corruption. In such a
-	// run, Machinist must report the unending conflict in a condition or an event.
+	// If isEndless is set, another client may repeatedly undo what Machinist does because of the corruption. In such
+	// a run, Machinist must report the unending conflict in a condition or an event.
 	isEndless bool
 	// rules contains the names of the oracle's checks that this request turns off.
 	rules []string

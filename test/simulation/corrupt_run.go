@@ -148,8 +148,8 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 	return OutcomeViolated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
 }
 
-// extremeText matches a text that the corruption Highest has written, and the characters around this text. Machinist does
-// not remove conditions with such a type, because another client has written them.
+// extremeText matches a text that a corruption of the kind ChangeHighest has written, and the characters around this
+// text. Machinist does not remove conditions with such a type, because another client has written them.
 var extremeText = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 
 func withoutExtremes(e End) End {

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// longestText is the length of the text that a corruption of the kind Highest writes. Longer names are not valid in
-// Kubernetes.
+// longestText is the length of the text that a corruption of the kind ChangeHighest writes. Longer names are not
+// valid in Kubernetes.
 const longestText = 253
 
 // newValue returns the new value of a field, whether the field is removed, and whether the change is possible.

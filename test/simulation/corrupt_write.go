@@ -17,7 +17,8 @@ type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
-	// corruptionTime is the time of the corruption. waived is true if the oracle has skipped a rule because of the corruption.
+	// corruptionTime is the time of the corruption. isWaived is true if the oracle has skipped a rule because of the
+	// corruption.
 	corruptionTime time.Time
 	isWaived       bool
 	events         []string

@@ -18,18 +18,19 @@ type Fault string
 // These faults concern a single effect.
 const (
 	NoFault Fault = ""
-	// FaultCrashBefore ends the process before the effect, and CrashAfter after it.
+	// FaultCrashBefore ends the process before the effect, and FaultCrashAfter ends the process after the effect.
 	FaultCrashBefore Fault = "crash-before"
 	FaultCrashAfter  Fault = "crash-after"
 	// FaultRefused means that the process gets an error, and the effect does not happen.
 	FaultRefused Fault = "refused"
 	// FaultLost means that the process gets an error, but the effect happens.
 	FaultLost Fault = "lost"
-	// FaultLate means that the process gets an error, and the effect happens later. This is possible only for cloud calls.
-	// For other effects, use the fault Lost.
+	// FaultLate means that the process gets an error, and the effect happens later. This is possible only for cloud
+	// calls. For other effects, use FaultLost.
 	FaultLate Fault = "late"
-	// FaultConflict means that another client has changed the object. Throttled means that there were too many requests, and
-	// says when to retry. Denied means that the request is forbidden. None of these effects happens.
+	// FaultConflict means that another client has changed the object. FaultThrottled means that there were too many
+	// requests, and says when to retry. FaultDenied means that the request is forbidden. None of these effects
+	// happens.
 	FaultConflict  Fault = "conflict"
 	FaultThrottled Fault = "throttled"
 	FaultDenied    Fault = "denied"
@@ -61,9 +62,9 @@ const (
 	// its fence closes.
 	FaultTwoLeaders Fault = "two-leaders"
 
-	// freezePrefix and relisted begin the names of two kinds of faults. The rest of such a name is the kind of the
-	// objects in a cache. This cache receives no changes for the time frozenFor. After that, a cache with a "freeze"
-	// fault receives the missed changes. A cache with a "relist" fault receives a new list.
+	// freezePrefix and relistPrefix begin the names of two kinds of faults. The rest of such a name is the kind of
+	// the objects in a cache. This cache receives no changes for the time frozenFor. After that, a cache with a
+	// "freeze" fault receives the missed changes. A cache with a "relist" fault receives a new list.
 	freezePrefix = "freeze-"
 	relistPrefix = "relist-"
 )

@@ -35,9 +35,9 @@ type cloudProblems struct {
 	answered  []time.Time
 	// If forgets is true, the cloud does not return any instances.
 	forgets bool
-	// silentImage is the name of an image whose kubelets never register. flapping is the name of an image whose kubelets
-	// register but never become Ready. A kubelet with the flapping image also changes another condition at intervals of
-	// flapEvery.
+	// silentImage is the name of an image whose kubelets never register. flappingImage is the name of an image whose
+	// kubelets register but never become Ready. A kubelet with the flapping image also changes another condition at
+	// intervals of flapEvery.
 	silentImage, flappingImage string
 	// madeSilent is the number of created instances whose kubelets never register. Instances that fail before they boot
 	// do not count. silentSince is the time when the first such instance was created.

@@ -17,8 +17,8 @@ import (
 )
 
 type link struct {
-	// lostAt is the time when the connection was lost. If the connection works, cut is zero. If forAll is true, the API
-	// server is unreachable for all clients.
+	// lostAt is the time when the connection was lost. If the connection works, lostAt is zero. If forAll is true,
+	// the API server is unreachable for all clients.
 	lostAt time.Time
 	forAll bool
 	// refuses is true while the API server answers, but rejects the credentials of the processes.

@@ -21,7 +21,7 @@ import (
 type safetyState struct {
 	optionalReconcilers Controllers
 	links               [2]link
-	// isSteady means that users have stopped changing the fleet. From then on, machines are replaced only because of
+	// isSteady is true if users have stopped changing the fleet. From then on, machines are replaced only because of
 	// their health.
 	isSteady   bool
 	reportOnly bool

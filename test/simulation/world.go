@@ -83,8 +83,8 @@ type World struct {
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// If Condition is not nil, it must return true before the action happens. The world does not call Condition until the time
-	// Wait has passed.
+	// If Condition is not nil, it must return true before the action happens. The world does not call Condition until
+	// MinDelay has passed.
 	Condition func(w *World) bool
 	// MinDelay is the minimum time after the previous action.
 	MinDelay time.Duration

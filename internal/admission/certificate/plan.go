@@ -32,7 +32,8 @@ type Lifetimes struct {
 	Authority, Serving, RenewBefore time.Duration
 }
 
-// DefaultLifetimes returns 10 years for the authority, 90 days for the serving certificate, and 30 days for Ahead.
+// DefaultLifetimes returns 10 years for the authority, 90 days for the serving certificate, and 30 days for
+// RenewBefore.
 func DefaultLifetimes() Lifetimes {
 	const day = 24 * time.Hour
 	return Lifetimes{Authority: 3650 * day, Serving: 90 * day, RenewBefore: 30 * day}

@@ -39,7 +39,7 @@ const (
 type Monitor struct {
 	// Check makes the checks. An error is logged, and the findings still count.
 	Check func(context.Context) ([]Finding, error)
-	// Judge returns the verdict about all findings whose field Guess is true.
+	// Judge returns the verdict about all findings whose field IsUncertain is true.
 	Judge func(context.Context) Verdict
 	// OnChange is called after a change of the findings.
 	OnChange func(context.Context)

@@ -60,8 +60,8 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 		return of(StateFrozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
 		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
-		// If the controller rejects a change, it does not update status.observedGeneration. Therefore check for Failed
-		// before Unobserved.
+		// If the controller rejects a change, it does not update status.observedGeneration. Therefore check for
+		// StateFailed before StateUnobserved.
 		return of(StateFailed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
 		return of(StateUnobserved, progressing)

@@ -32,8 +32,8 @@ type Result struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// NewResult returns the Result of a command that changed the deployment. The text for the field Done says what the command
-// did, such as "restarted".
+// NewResult returns the Result of a command that changed the deployment. The text for the field Outcome says what the
+// command did, such as "restarted".
 func NewResult(d *v1beta1.MachineDeployment, done string) *Result {
 	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Outcome: done, Changed: true}
 }

@@ -89,7 +89,7 @@ func (f Filter) AriaSort(order string) string {
 
 func (f Filter) sorted() string { return cmp.Or(f.Sort, "name") }
 
-// IsEmpty reports whether all machines are selected.
+// IsEmpty reports whether the filter is empty, so that all machines are selected.
 func (f Filter) IsEmpty() bool {
 	f.Sort, f.Page = "", 0
 	return f == Filter{}

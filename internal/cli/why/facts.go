@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts holds a machine, and the objects that explain why the machine waits. If an object could not be read, its field
-// is empty, and Unread contains a sentence about the object.
+// Facts holds a machine, and the objects that explain why the machine waits. If an object could not be read, its
+// field is empty, and ReadErrors contains a sentence about the object.
 type Facts struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
@@ -70,7 +70,7 @@ type Finding struct {
 	Message string `json:"message,omitempty"`
 	// StartTime holds the time when the described state began.
 	StartTime *time.Time `json:"since,omitempty"`
-	// NextStepTime holds the time of the next automatic step. Ends describes this step.
+	// NextStepTime holds the time of the next automatic step. NextStep describes this step.
 	NextStepTime *time.Time `json:"until,omitempty"`
 	// NextStep holds a sentence about the next automatic step, or about the event that ends the described state.
 	NextStep string `json:"ends,omitempty"`

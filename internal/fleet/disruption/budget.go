@@ -23,7 +23,7 @@ type Budget struct {
 	percentage bool
 	reasons    []v1beta1.DisruptionReason
 	windows    window.Set
-	// If outside is true, the budget is in force only while none of its windows is open.
+	// If outsideWindows is true, the budget is in force only while none of its windows is open.
 	outsideWindows bool
 }
 

@@ -24,7 +24,7 @@ type State struct {
 	Replicas int32
 	// Bounds limit how far the number of machines may differ from Replicas.
 	Bounds
-	// SizedFor is the number of replicas for which the sets were last sized, or Unknown.
+	// SizedFor is the number of replicas for which the sets were last sized, or UnknownSize.
 	SizedFor int32
 	// Paused stops rollouts. Frozen stops rollouts and every other creation of machines.
 	Paused, Frozen bool
@@ -49,7 +49,7 @@ type Set struct {
 	// MinReplicas and MaxReplicas are the lowest and the highest replicas that the set's controller may have read. Until the
 	// controller has observed the latest change, the range includes the earlier values of spec.replicas.
 	MinReplicas, MaxReplicas int32
-	// IsUnobserved means that the set's controller has not observed the latest generation.
+	// IsUnobserved is true if the set's controller has not observed the latest generation.
 	IsUnobserved bool
 	// BeingDeleted means that the set itself is being deleted, together with all its machines.
 	BeingDeleted bool

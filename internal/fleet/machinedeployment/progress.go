@@ -25,8 +25,8 @@ type rollout struct {
 	rejectedReason string
 	revisionReason string
 	advanced       bool
-	// The text waiting explains why the rollout does not advance. The text doing describes which sets this pass scales
-	// and why. Each text may be empty.
+	// The text waitMessage explains why the rollout does not advance. The text actions describes which sets this pass
+	// scales and why. Each text may be empty.
 	waitMessage, actions string
 	stalledFor, deadline time.Duration
 }

@@ -130,7 +130,7 @@ func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1be
 	return machines
 }
 
-// readDisruption prepares State.Disruption. If no budget or exemption applies, the field Ask is nil.
+// readDisruption prepares State.Disruption. If no budget or exemption applies, the field Decide is nil.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}

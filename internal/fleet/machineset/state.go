@@ -42,7 +42,7 @@ type setState struct {
 	statusWritten time.Time
 	// batch is how many machines the next pass may create in its first round, or 0 after a failure.
 	batch int
-	// The field awaited is the resource version of the set for which a pass has already waited. Passes do not wait for
+	// awaitedVersion is the resource version of the set for which a pass has already waited. Passes do not wait for
 	// the same version again.
 	awaitedVersion        string
 	remediation, creation backoff
@@ -50,7 +50,7 @@ type setState struct {
 	failureStreak         failureStreak
 	// lostReplacements holds the replacements in progress for machines whose instances vanished.
 	lostReplacements Replacements
-	// The backoff lost delays the next replacement if the instance of a replacement vanishes too.
+	// lostBackoff delays the next replacement if the instance of a replacement vanishes too.
 	lostBackoff backoff
 	recoveries  recoveries
 	// steadyMachines remembers which machines need no check, so that a pass only counts them.

@@ -41,10 +41,10 @@ type ConditionReason struct{ Reason, Message string }
 // DesiredCondition is the condition RemediationRequested that a policy requires of a machine.
 type DesiredCondition struct {
 	Subject Subject
-	// RequestsReplacement means that the condition requests the replacement of the machine. PreventsReplacement means that the condition prevents
-	// the replacement. Exactly one of the two fields is true.
+	// RequestsReplacement is true if the condition requests the replacement of the machine. PreventsReplacement is
+	// true if the condition prevents the replacement. Exactly one of the two fields is true.
 	RequestsReplacement, PreventsReplacement bool
-	// IsForced means that a user requested the replacement.
+	// IsForced is true if a user requested the replacement.
 	IsForced bool
 	Reason   ConditionReason
 }

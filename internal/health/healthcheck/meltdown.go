@@ -157,7 +157,7 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 type Clocks struct {
 	// StableSince is the time at which this process had become the leader and had reached both clusters.
 	StableSince time.Time
-	// OutageEnded is the end of the last outage, or Stable if it is unknown whether there was one.
+	// OutageEnded is the end of the last outage, or StableSince if it is unknown whether there was one.
 	OutageEnded time.Time
 	// RecoveryTimes maps each failure domain to the time at which its last meltdown ended.
 	RecoveryTimes map[string]time.Time

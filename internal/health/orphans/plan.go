@@ -50,19 +50,19 @@ type State struct {
 	// LiveMachines contains the UIDs of all Machines at the API server. These Machines were listed after the instances. If the
 	// Machines were not listed, LiveMachines is nil.
 	LiveMachines map[types.UID]bool
-	// OtherShardIDs is the set of provider IDs of the Machines of other shards. The IDs are from the same list of Machines
-	// as the field Live.
+	// OtherShardIDs is the set of provider IDs of the Machines of other shards. The IDs are from the same list of
+	// Machines as those of the field LiveMachines.
 	OtherShardIDs map[string]bool
-	// PreviousObservations contains the observations of the previous pass, and InstancesBefore is Plan.Instances of that pass. In the
-	// first pass, PreviousObservations and PreviousInstances are nil.
+	// PreviousObservations contains the observations of the previous pass, and PreviousInstances is Plan.Instances of
+	// that pass. In the first pass, PreviousObservations and PreviousInstances are nil.
 	PreviousObservations Observations
 	PreviousInstances    map[string]int
 
 	// NodeReady maps the ID of an instance without a Machine to the name of its Ready Node. Instances whose Node is not
 	// Ready are missing.
 	NodeReady map[string]string
-	// IsBlocked means that an earlier pass found most instances without a Machine. The conditions of the classes contain
-	// this information, and after a restart also the Ledger.
+	// IsBlocked is true if an earlier pass found most instances without a Machine. The conditions of the classes
+	// contain this information, and after a restart also the Ledger.
 	IsBlocked bool
 	// ConfirmedIDs holds the IDs of orphans that may be removed: an administrator confirmed the removal on their class,
 	// or their Machine was force-deleted.
@@ -87,12 +87,12 @@ type Observation struct {
 	FirstSeen time.Time
 	// Attempts counts how often a pass has tried to remove the orphan.
 	Attempts int
-	// IsReported means that the metric and an event have reported the orphan or duplicate.
+	// IsReported is true if the metric and an event have reported the orphan or duplicate.
 	IsReported bool
-	// IsBlocked means that most instances, including this one, lost their Machines at once. The field stays true for the
-	// orphan, even if new Machines with new instances make the orphans a minority.
+	// IsBlocked is true if most instances, including this one, lost their Machines at once. The field stays true for
+	// the orphan, even if new Machines with new instances make the orphans a minority.
 	IsBlocked bool
-	// IsWarned means that an event has told administrators to confirm the removal.
+	// IsWarned is true if an event has told administrators to confirm the removal.
 	IsWarned bool
 	// Drain contains the progress of draining the orphan's Node.
 	Drain Drain
@@ -250,9 +250,9 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	return subjects, outcomes
 }
 
-// classify returns Delete for an instance or leftovers without an owner. Otherwise, the method returns the reason why
-// the instance or the leftovers are kept. The map claimed contains the provider IDs that Machines have recorded. The
-// map listed contains the UIDs of Machines with a listed instance.
+// classify returns OutcomeDelete for an instance or leftovers without an owner. Otherwise, the method returns the
+// reason why the instance or the leftovers are kept. The map claimed contains the provider IDs that Machines have
+// recorded. The map listed contains the UIDs of Machines with a listed instance.
 func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
@@ -342,9 +342,9 @@ func namespaceIn(key string) string {
 func (s *State) orphanOutcome(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case seen.IsBlocked && !s.ConfirmedIDs[id] && !s.ReportOnly:
-		// This check comes before the checks of the age and of outages, because the outcome MostOrphaned is stored at
-		// once in the condition of a class. Without the condition, a new process would not know that the removal is
-		// blocked.
+		// This check comes before the checks of the age and of outages, because the outcome OutcomeMostOrphaned is
+		// stored at once in the condition of a class. Without the condition, a new process would not know that the
+		// removal is blocked.
 		return OutcomeMostOrphaned
 	case !s.isOld(in, seen.FirstSeen, s.Now):
 		return OutcomeTooYoung

@@ -34,7 +34,7 @@ type Observation struct {
 	RecordedMachines int
 	// LiveMachines counts machines that are neither being deleted nor preserved.
 	LiveMachines int
-	// IsFrozen means that this package has frozen the fleet. A freeze by a user does not count.
+	// IsFrozen is true if this package has frozen the fleet. A freeze by a user does not count.
 	IsFrozen bool
 	// Unfreeze is true if an administrator has requested the end of the freeze with an annotation.
 	Unfreeze bool

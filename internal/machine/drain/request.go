@@ -78,9 +78,9 @@ func (r Request) longTimeout(now time.Time) time.Duration {
 	return min(maxTimeout, max(r.Deadline.Sub(now)/4, quickTimeout))
 }
 
-// VolumesRequest contains the arguments of Controller.VolumesDetached, which waits until the volumes of a drained Node
-// are detached. Kubernetes does not detach the volumes of an unreachable node that may still run. A caller must not
-// wait for these volumes. If a wait has ended and the caller sends a request with a later time in Drained, the
+// VolumesRequest contains the arguments of Controller.VolumesDetached, which waits until the volumes of a drained
+// Node are detached. Kubernetes does not detach the volumes of an unreachable node that may still run. A caller must
+// not wait for these volumes. If a wait has ended and the caller sends a request with a later DrainTime, the
 // Controller waits again.
 type VolumesRequest struct {
 	Subject

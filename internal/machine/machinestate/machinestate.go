@@ -52,8 +52,8 @@ func IsRunning(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
 }
 
-// HasFailed reports whether the machine failed. The provider's process always sets this phase together with a failure
-// reason. If there is no failure reason, another client has written the phase.
+// HasFailed reports whether the machine has failed. The provider's process always sets this phase together with a
+// failure reason. If there is no failure reason, another client has written the phase.
 func HasFailed(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""
 }

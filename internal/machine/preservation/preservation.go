@@ -83,8 +83,8 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// MustPreserve returns true if the Machine must be preserved, but is not preserved yet. A Machine without an instance is not
-// preserved, because there is nothing to inspect.
+// MustPreserve reports whether the Machine must be preserved, but is not preserved yet. A Machine without an instance
+// is not preserved, because there is nothing to inspect.
 func MustPreserve(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:

@@ -16,8 +16,8 @@ import (
 
 const informerRetryPeriod = time.Second
 
-// retryingListWatch is a ListerWatcher that repeats a request every second until an API server answers. An error status from the
-// API server usually counts as an answer (see answered).
+// retryingListWatch is a ListerWatcher that repeats a request every second until an API server answers. An error
+// status from the API server usually counts as an answer (see isServerAnswer).
 //
 // The reflector of client-go eventually waits 30 to 60 seconds between two attempts, and informers cannot configure
 // this. The informer would still be waiting after the end of an outage.

@@ -17,7 +17,7 @@ type Shard struct {
 	Count int
 }
 
-// IsUndivided returns true if the namespaces are not divided, so that this shard contains every namespace.
+// IsUndivided reports whether the namespaces are not divided, so that this shard contains every namespace.
 func (s Shard) IsUndivided() bool { return s.Count <= 1 }
 
 // Owns reports whether a namespace is in the shard. Objects without a namespace are in every shard.

@@ -27,7 +27,7 @@ func (t *Tracer) WithStep(ctx context.Context, o Operation, step string, about [
 type Call struct{ span trace.Span }
 
 // Begin creates the span for a call to the cloud. A driver may add its own spans to the returned context. If ctx does
-// not come from Within, Begin reports nothing.
+// not come from WithStep, Begin reports nothing.
 func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Call) {
 	if t == nil {
 		return ctx, Call{}

@@ -50,8 +50,8 @@ type Config struct {
 	Timeout time.Duration
 	// If RequireHooks is true, a case whose hook is missing fails. Otherwise such a case is skipped.
 	RequireHooks bool
-	// ImpossibleFaults lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud are numbers.
-	// The suite skips the cases that need these faults, even if Full is set.
+	// ImpossibleFaults lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud
+	// are numbers. The suite skips the cases that need these faults, even if RequireHooks is set.
 	ImpossibleFaults []FaultKind
 	// Legacies describes instances of the old systems from which fleets can come, one for each system. List with Class
 	// must find these instances, so they must be in the account of Class. Import must be able to translate every field

@@ -58,7 +58,7 @@ type JoinFinder struct {
 
 const pageSize = 500
 
-// NewJoinFinder returns a Joins. The reader must not cache.
+// NewJoinFinder returns a JoinFinder. The reader must not cache.
 func NewJoinFinder(requests client.Reader) *JoinFinder {
 	return &JoinFinder{requests: requests, lock: make(chan struct{}, 1)}
 }

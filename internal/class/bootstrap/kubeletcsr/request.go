@@ -64,9 +64,9 @@ const (
 // Request is the parsed content of a CertificateSigningRequest.
 type Request struct {
 	Kind RequestKind
-	// TokenID is the id of the requester's bootstrap token if Kind is Join.
+	// TokenID is the id of the requester's bootstrap token if Kind is KindJoin.
 	TokenID string
-	// Requester is the requesting node if Kind is Renewal or Serving.
+	// Requester is the requesting node if Kind is KindRenewal or KindServing.
 	Requester string
 	// RequestedNode is the node name in the subject of the requested certificate. It is empty if the subject is not a node.
 	RequestedNode string

@@ -40,7 +40,7 @@ type Lease struct {
 	// true only once, for one caller among all processes. If IsFirst is nil, a missing Lease always counts as deleted.
 	IsFirst func(context.Context) (bool, error)
 
-	// isShared means that the members of a group hold the Lease with the same identity.
+	// isShared is true if the members of a group hold the Lease with the same identity.
 	isShared bool
 	// lastLease is the Lease after the last read or write, or nil if it did not exist.
 	lastLease *coordinationv1.Lease

@@ -79,8 +79,8 @@ func (p *pass) plannedUpdate(ctx context.Context) (*update, error) {
 	return &update{inputs: inputs, wantedConfig: wanted, fingerprint: fingerprint}, nil
 }
 
-// isSpecUnchanged reports whether the spec still equals the recorded one. The class is not read, because a class never
-// changes.
+// isSpecUnchanged reports whether the spec still equals the recorded one. The class is not read, because a class
+// never changes.
 func isSpecUnchanged(m *v1beta1.Machine) bool {
 	applied, spec := m.Status.Applied, m.Spec
 	if applied.Version != spec.Version {

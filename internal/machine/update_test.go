@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// scriptedUpdates replaces the method Update of a driver. This Update returns the given answers one after another, and then
-// repeats the last answer.
+// scriptedUpdates replaces the method Update of a driver. This Update returns the given answers one after another,
+// and then repeats the last answer.
 type scriptedUpdates struct {
 	given []provider.UpdateResult
 	errs  []error

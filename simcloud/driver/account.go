@@ -117,8 +117,8 @@ func (a account) currentInstance(ctx context.Context, id string) (*simcloud.Inst
 	return in, err
 }
 
-// ownedInstance returns the instance if it has the owner's tags. Recently added tags may be missing in the answer to a read. So
-// if a tag is missing, the function gets the current tags with a write.
+// ownedInstance returns the instance if it has the owner's tags. Recently added tags may be missing in the answer to
+// a read. So if a tag is missing, the function gets the current tags with a write.
 func (a account) ownedInstance(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
 	if own.lacksTagOf(in) {
 		now, err := a.currentInstance(ctx, in.ID)

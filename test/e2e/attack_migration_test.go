@@ -41,8 +41,8 @@ const (
 	nearValue = "near-swordfish-4712"
 )
 
-// secretReader is a manifest with an old MachineSet without machines, which refers to Secrets. With this manifest, the
-// attacker tries to make the migrator publish the values of the Secrets.
+// secretReader is a manifest with an old MachineSet without machines, which refers to Secrets. With this manifest,
+// the attacker tries to make the migrator publish the values of the Secrets.
 const secretReader = `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: MachineSet

@@ -23,8 +23,8 @@ const (
 	ByProvider Guard = "webhook of the provider"
 )
 
-// InvalidObject is an object with a mistake. The API server must refuse this object under strict field validation, the default of
-// kubectl.
+// InvalidObject is an object with a mistake. The API server must refuse this object under strict field validation,
+// the default of kubectl.
 type InvalidObject struct {
 	// Name consists of the kind and a description of the mistake. Names are unique in the table.
 	Name string

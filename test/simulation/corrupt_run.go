@@ -23,8 +23,8 @@ const (
 	OutcomeNotAdmitted Outcome = "refused by admission"
 	// OutcomeRepaired: the field has its regular value again, and the run ends like the undisturbed run.
 	OutcomeRepaired Outcome = "repaired"
-	// OutcomeHarmless means that the field keeps the changed value, and that the run otherwise ends like the run without the
-	// corruption.
+	// OutcomeHarmless means that the field keeps the changed value, and that the run otherwise ends like the run
+	// without the corruption.
 	OutcomeHarmless Outcome = "harmless"
 	// OutcomeNamed: a condition or an event reports the problem. No instance is lost or leaked.
 	OutcomeNamed Outcome = "named"
@@ -183,9 +183,9 @@ func (w *World) checkQuiet(most int) error {
 	return nil
 }
 
-// lostInstance returns an instance that no longer exists although its machine is still wanted, or "". While machines are being
-// deleted, the order of actions decides which instances are deleted. In this case, the number of created instances is
-// compared with the undisturbed run.
+// lostInstance returns an instance that no longer exists although its machine is still wanted, or "". While machines
+// are being deleted, the order of actions decides which instances are deleted. In this case, the number of created
+// instances is compared with the undisturbed run.
 func (w *World) lostInstance(r *recording, existing map[string]bool) string {
 	if w.corrupted.Effect != AtEnd {
 		// In another order of actions, a machine may be deleted before it gets an instance.

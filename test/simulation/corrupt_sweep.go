@@ -27,7 +27,8 @@ type Corruptions struct {
 	FieldPattern *regexp.Regexp
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// StopEarly is called with the failures so far, unless it is nil. If the function returns true, the sweep ends early.
+	// StopEarly is called with the failures so far, unless it is nil. If the function returns true, the sweep ends
+	// early.
 	StopEarly func([]Failure) bool
 }
 

@@ -225,8 +225,8 @@ func (c *elector) elected() error {
 	return nil
 }
 
-// needsElection reports whether processes with this name need an election before they run again. A process that needs no
-// election runs again after a restart.
+// needsElection reports whether processes with this name need an election before they run again. A process that needs
+// no election runs again after a restart.
 func (e *election) needsElection(name string) bool { return e != nil && e.name == name }
 
 func (e *election) next() (at time.Time, waits bool) {

@@ -46,20 +46,20 @@ const (
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// FaultUnobserved hides intermediate states from the process for the time hiddenFor: several changes of an object look
-	// like one change.
+	// FaultUnobserved hides intermediate states from the process for the time hiddenFor: several changes of an object
+	// look like one change.
 	FaultUnobserved Fault = "unobserved"
 	// FaultTimeJumps suspends the hosts of all processes during the effect, so that time jumps forward.
 	FaultTimeJumps Fault = "time-jumps"
-	// FaultClockBack sets back the wall clock of the process's host for good. The scenario clocks-differ covers clocks that
-	// are ahead.
+	// FaultClockBack sets back the wall clock of the process's host for good. The scenario clocks-differ covers
+	// clocks that are ahead.
 	FaultClockBack Fault = "clock-back"
-	// FaultInFlight means that the process loses its Lease while this request is in flight. The next leader works for a
-	// while before the request arrives. The closed fence rejects all later requests of the process.
+	// FaultInFlight means that the process loses its Lease while this request is in flight. The next leader works for
+	// a while before the request arrives. The closed fence rejects all later requests of the process.
 	FaultInFlight Fault = "in-flight"
-	// FaultTwoLeaders suspends the host of the process before the effect, while another process becomes the leader and
-	// works. The first process then continues with its old knowledge. This process may write and call the cloud until
-	// its fence closes.
+	// FaultTwoLeaders suspends the host of the process before the effect, while another process becomes the leader
+	// and works. The first process then continues with its old knowledge. This process may write and call the cloud
+	// until its fence closes.
 	FaultTwoLeaders Fault = "two-leaders"
 
 	// freezePrefix and relistPrefix begin the names of two kinds of faults. The rest of such a name is the kind of

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outsideProblems contains problems of a scenario that the processes of Machinist do not cause. The zero value describes a
-// world without such problems.
+// outsideProblems contains problems of a scenario that the processes of Machinist do not cause. The zero value
+// describes a world without such problems.
 type outsideProblems struct {
 	statements []statement
 	// If relabels is true, a policy engine changes the labels of all machines.

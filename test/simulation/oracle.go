@@ -41,8 +41,8 @@ type oracle struct {
 	// scaleDowns contains how many machines may be deleted because users have scaled down, for each deployment and each
 	// standalone set.
 	scaleDowns map[uid]int
-	// surplusMachines contains the machines of former leaders. Until the current leader sees such a machine, a set may have one
-	// machine too many.
+	// surplusMachines contains the machines of former leaders. Until the current leader sees such a machine, a set
+	// may have one machine too many.
 	surplusMachines map[uid]bool
 	err             error
 }
@@ -339,7 +339,8 @@ func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, 
 	}, revision)
 }
 
-// seenRevisions returns, for each kind, the revision that the current process had seen at the beginning of its reconciliation.
+// seenRevisions returns, for each kind, the revision that the current process had seen at the beginning of its
+// reconciliation.
 func (o *oracle) seenRevisions() map[string]int64 {
 	if f := o.world.top(); f != nil {
 		return f.seen

@@ -122,8 +122,8 @@ func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine)
 	return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
 }
 
-// usedBudget returns the number of machines of a budget that are out of service. One additional machine is included in this
-// number. The second result is the maximum that the budget allows.
+// usedBudget returns the number of machines of a budget that are out of service. One additional machine is included
+// in this number. The second result is the maximum that the budget allows.
 func (o *oracle) usedBudget(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
 	used = 1
 	selected := 0
@@ -165,8 +165,8 @@ func (o *oracle) knownDisrupted(id uid) bool {
 	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seenRevisions()["Machine"])
 }
 
-// canRunPods reports whether pods may run on the node of a machine, depending on the instance and not on the status of the
-// Machine.
+// canRunPods reports whether pods may run on the node of a machine, depending on the instance and not on the status
+// of the Machine.
 func (o *oracle) canRunPods(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
@@ -200,8 +200,8 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believedVersions returns the versions of a machine on which the current reconciliation may be based: the version that the
-// process had seen, and all later versions. If the machine did not exist, the version is nil.
+// believedVersions returns the versions of a machine on which the current reconciliation may be based: the version
+// that the process had seen, and all later versions. If the machine did not exist, the version is nil.
 func (o *oracle) believedVersions(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seenRevisions()["Machine"], o.history[id], 0
 	for i, v := range versions {

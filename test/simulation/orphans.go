@@ -52,8 +52,8 @@ func leak(name string, change ...func(*instance)) Action {
 	}}
 }
 
-// removeTags removes all tags of an instance. The instance then looks like an instance that a user has created. Its Node
-// joins the target cluster.
+// removeTags removes all tags of an instance. The instance then looks like an instance that a user has created. Its
+// Node joins the target cluster.
 func removeTags(in *instance) {
 	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
 }
@@ -179,8 +179,8 @@ func leaksInOutage(r *rand.Rand) []Action {
 	}
 }
 
-// loseMachines returns an action that creates n instances without Machines in one step, as if a control cluster had lost a part
-// of its data. If joined is true, one of these instances has a Node.
+// loseMachines returns an action that creates n instances without Machines in one step, as if a control cluster had
+// lost a part of its data. If joined is true, one of these instances has a Node.
 func loseMachines(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {

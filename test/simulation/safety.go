@@ -26,12 +26,12 @@ type safetyState struct {
 	isSteady   bool
 	reportOnly bool
 	strangers  map[string]bool
-	// lostInstances contains the instances whose Machines were lost at the same time. The value is true if most of the instances
-	// are orphans. letGo is true after an administrator has permitted the removal of these instances.
+	// lostInstances contains the instances whose Machines were lost at the same time. The value is true if most of
+	// the instances are orphans. letGo is true after an administrator has permitted the removal of these instances.
 	lostInstances map[string]bool
 	letGo         bool
-	// leftMachines contains the machines that were removed while the target cluster was unreachable. The last event of such a
-	// machine says that its Node and token may remain in the target cluster.
+	// leftMachines contains the machines that were removed while the target cluster was unreachable. The last event
+	// of such a machine says that its Node and token may remain in the target cluster.
 	leftMachines map[string]bool
 	// pastOutages contains, for each cluster, the earlier outages that all processes have noticed.
 	pastOutages [2][]reachability.Outage

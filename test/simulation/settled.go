@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// SettledDifference returns the differences between the fleet and its deployment, or "". SettledDifference compares each Node, each
-// instance and each number in a status.
+// SettledDifference returns the differences between the fleet and its deployment, or "". SettledDifference compares
+// each Node, each instance and each number in a status.
 func SettledDifference(w *World) string {
 	if w.legacy != nil {
 		return w.legacy.missing()

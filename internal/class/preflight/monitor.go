@@ -24,13 +24,14 @@ const (
 type Verdict int
 
 const (
-	// VerdictOpen means that the problem is neither proven nor refuted: no machine has joined yet, and no machine has waited
-	// long for its Node.
+	// VerdictOpen means that the problem is neither proven nor refuted: no machine has joined yet, and no machine has
+	// waited long for its Node.
 	VerdictOpen Verdict = iota
-	// VerdictProven is the verdict that the problem is real: a machine has waited long for its Node, and no machine has
-	// joined.
+	// VerdictProven is the verdict that the problem is real: a machine has waited long for its Node, and no machine
+	// has joined.
 	VerdictProven
-	// VerdictRefuted is the verdict that a suspected problem does not exist, because a machine has joined the cluster.
+	// VerdictRefuted is the verdict that a suspected problem does not exist, because a machine has joined the
+	// cluster.
 	VerdictRefuted
 )
 

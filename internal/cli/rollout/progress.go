@@ -117,8 +117,8 @@ type Progress struct {
 	Now time.Time `json:"-"`
 	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// RecheckAfter holds the delay after which the progress must be computed again, even if the deployment does not change.
-	// The delay 0 means that only a change of the deployment can change the progress.
+	// RecheckAfter holds the delay after which the progress must be computed again, even if the deployment does not
+	// change. The delay 0 means that only a change of the deployment can change the progress.
 	RecheckAfter time.Duration `json:"-"`
 }
 

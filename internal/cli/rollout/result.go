@@ -61,8 +61,8 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Warnings returns warnings about surprising effects of a change. Pass the changed deployment, and true for restart if
-// the change restarts the machines.
+// Warnings returns warnings about surprising effects of a change. Pass the changed deployment, and true for restart
+// if the change restarts the machines.
 func Warnings(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
 		warnings = append(warnings, fmt.Sprintf(

@@ -64,7 +64,8 @@ func (f Filter) pageURL(page int) string {
 	return f.URL()
 }
 
-// SortURL returns the URL that sorts the list in the given order. If the list already has this order, the URL reverses it.
+// SortURL returns the URL that sorts the list in the given order. If the list already has this order, the URL
+// reverses it.
 func (f Filter) SortURL(order string) string {
 	if f.sorted() == order {
 		order = "-" + order

@@ -22,8 +22,8 @@ type Facts struct {
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// UncheckedMachines lists the machines in the namespace that no health check selects. The field is filled only if no
-	// health check selects this machine.
+	// UncheckedMachines lists the machines in the namespace that no health check selects. The field is filled only if
+	// no health check selects this machine.
 	UncheckedMachines []v1beta1.Machine
 	// Denial is the reason why the machine may not be replaced now. It is nil if the machine may be replaced.
 	Denial *disruption.Denial

@@ -73,8 +73,8 @@ func (b *Budget) NextChange(now time.Time) (time.Time, bool) {
 	return b.windows.NextChange(now)
 }
 
-// AllowedDisruptions returns how many of the selected machines may be disrupted at a time. A percentage is rounded down to at
-// least 1, except for 0%.
+// AllowedDisruptions returns how many of the selected machines may be disrupted at a time. A percentage is rounded
+// down to at least 1, except for 0%.
 func (b *Budget) AllowedDisruptions(selected int) int {
 	if !b.percentage || b.limit == 0 {
 		return b.limit

@@ -19,8 +19,8 @@ type rollout struct {
 	// waitReason is empty. For example, a rollout may wait for an administrator, for a disruption budget, or for an
 	// upgrade of the target cluster.
 	waitReason string
-	// rejection is the error with which the API server rejected the write of a set. rejectedReason is the reason of the
-	// condition Progressing for this error.
+	// rejection is the error with which the API server rejected the write of a set. rejectedReason is the reason of
+	// the condition Progressing for this error.
 	rejection      error
 	rejectedReason string
 	revisionReason string

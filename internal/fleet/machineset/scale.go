@@ -36,8 +36,8 @@ type State struct {
 	Set *v1beta1.MachineSet
 	// Machines holds all machines that the set controls, including those being deleted, without preserved ones.
 	Machines []*v1beta1.Machine
-	// SteadyMachines contains the Machines for which isSteady is known to be true. OtherMachines contains all remaining Machines. If
-	// SteadyMachines is empty, Decide checks all Machines.
+	// SteadyMachines contains the Machines for which isSteady is known to be true. OtherMachines contains all
+	// remaining Machines. If SteadyMachines is empty, Decide checks all Machines.
 	SteadyMachines, OtherMachines []*v1beta1.Machine
 	// Receiver is the set that receives machines, or nil if no set is ready for that.
 	Receiver *v1beta1.MachineSet
@@ -104,9 +104,9 @@ type Plan struct {
 	Update []Update
 	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete is the list of surplus machines that the set deletes. Chosen is true if there were more machines to choose
-	// from than surplus machines. BlockedDeletions contains the surplus machines that the deployment still needs, because it
-	// would have too few available machines without them.
+	// Delete is the list of surplus machines that the set deletes. Chosen is true if there were more machines to
+	// choose from than surplus machines. BlockedDeletions contains the surplus machines that the deployment still
+	// needs, because it would have too few available machines without them.
 	Delete, BlockedDeletions []*v1beta1.Machine
 	Chosen                   bool
 	// Remediate is the list of broken machines that the set deletes in order to replace them.
@@ -127,8 +127,8 @@ type Plan struct {
 	BackingOff bool
 	// IsPostponed is true if the plan omits all changes that depend on the count, until the cache is new enough.
 	IsPostponed bool
-	// RequeueAfter is the time after which the set must be planned again even if no event occurs. If RequeueAfter is zero, only an
-	// event triggers the next plan.
+	// RequeueAfter is the time after which the set must be planned again even if no event occurs. If RequeueAfter is
+	// zero, only an event triggers the next plan.
 	RequeueAfter time.Duration
 
 	// permitted contains the candidates that the budgets permitted. Before each disruption, the set also needs a
@@ -440,8 +440,8 @@ func namesOf(machines []*v1beta1.Machine) string {
 	return t.String()
 }
 
-// machineTally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not keep the
-// objects.
+// machineTally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not
+// keep the objects.
 type machineTally struct {
 	n     int
 	names []string

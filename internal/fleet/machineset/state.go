@@ -17,8 +17,8 @@ type sharedState struct {
 	// remediating contains a lock for each deployment or standalone set, because the sets of a deployment share a limit
 	// of remediations. A set holds the lock while it counts the remediations in progress and begins new ones.
 	remediating keylock.Locks
-	// shrinkLocks contains a lock for each deployment. A set holds the lock while it counts the available machines of the
-	// deployment and deletes machines on the basis of this count.
+	// shrinkLocks contains a lock for each deployment. A set holds the lock while it counts the available machines of
+	// the deployment and deletes machines on the basis of this count.
 	shrinkLocks keylock.Locks
 
 	mu sync.Mutex
@@ -124,7 +124,8 @@ func (m *sharedState) cacheMark() freshness.Mark {
 	return m.cache.Mark()
 }
 
-// recordList passes the resource version of a live LIST to the tracker of the cache. The mark must be from before the LIST.
+// recordList passes the resource version of a live LIST to the tracker of the cache. The mark must be from before the
+// LIST.
 func (m *sharedState) recordList(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,8 +17,8 @@ const (
 
 // Limits define when a fleet has too many machines.
 type Limits struct {
-	// Tolerance is the number of tolerated machines: a fleet is frozen if it has more than replicas + surge +
-	// Tolerance machines. Tolerance must not be negative.
+	// Tolerance is the number of additional machines that are tolerated: a fleet is frozen if it has more than
+	// replicas + surge + Tolerance machines. Tolerance must not be negative.
 	Tolerance int
 	// Hysteresis delays the end of a freeze: a freeze ends if the fleet has at most replicas + surge + Tolerance −
 	// Hysteresis machines. Hysteresis must not be greater than Tolerance. Otherwise a fleet with exactly the wanted

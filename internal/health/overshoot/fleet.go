@@ -75,8 +75,8 @@ func (f *fleet) unfreeze() bool {
 	return false
 }
 
-// wantedMachines returns the wanted number of machines, or false if the spec is invalid. In that case, no owner creates
-// machines.
+// wantedMachines returns the wanted number of machines, or false if the spec is invalid. In that case, no owner
+// creates machines.
 func (f *fleet) wantedMachines() (int, bool) {
 	if f.deployment == nil {
 		return int(f.sets[0].ReplicasOrDefault()), f.sets[0].Spec.Replicas != nil

@@ -38,10 +38,11 @@ const (
 type Action string
 
 const (
-	// ActionSkip means that the drain leaves the pod on the node. This action applies to pods that would return to the same
-	// node, such as mirror pods and pods of a DaemonSet.
+	// ActionSkip means that the drain leaves the pod on the node. This action applies to pods that would return to
+	// the same node, such as mirror pods and pods of a DaemonSet.
 	ActionSkip Action = "skip"
-	// ActionIgnore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
+	// ActionIgnore means that the drain does not wait for the pod, because the pod has ended, or because a wait would
+	// never end.
 	ActionIgnore Action = "ignore"
 	// ActionWait means that the drain waits until the terminating pod is gone.
 	ActionWait Action = "await"
@@ -70,8 +71,8 @@ type Input struct {
 	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. NotReadySince is
 	// zero if the node is Ready, or if the time is unknown.
 	NotReadySince time.Time
-	// OrphanedDaemonSets contains the UIDs of DaemonSets that no longer exist. The pods of these DaemonSets are evicted like
-	// all other pods, because no controller would create them again.
+	// OrphanedDaemonSets contains the UIDs of DaemonSets that no longer exist. The pods of these DaemonSets are
+	// evicted like all other pods, because no controller would create them again.
 	OrphanedDaemonSets map[types.UID]bool
 	// Successors contains pods that replaced an evicted pod of the same controller on the same node. The key is the UID
 	// of the new pod. The value is the time between the eviction and the first check that found the new pod.
@@ -90,10 +91,11 @@ type Attempt struct {
 	FirstFailure time.Time
 	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
-	// FirstDeletion contains the time of the first attempt to delete the pod. The time is zero if only evictions were sent.
+	// FirstDeletion contains the time of the first attempt to delete the pod. The time is zero if only evictions were
+	// sent.
 	FirstDeletion time.Time
-	// UnansweredAction is the last action that got no answer from the API server. The next call for the same action may take
-	// long.
+	// UnansweredAction is the last action that got no answer from the API server. The next call for the same action
+	// may take long.
 	UnansweredAction Action
 	// IsRefused is true if a PodDisruptionBudget refuses the eviction. Budgets contains the names of the
 	// PodDisruptionBudgets that select the pod, if the controller could read them.

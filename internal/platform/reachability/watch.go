@@ -119,7 +119,8 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// RecordLeadership records that this process has become the leader. The method Run calls RecordLeadership when Options.Leading is closed.
+// RecordLeadership records that this process has become the leader. The method Run calls RecordLeadership when
+// Options.Leading is closed.
 func (w *Watch) RecordLeadership() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

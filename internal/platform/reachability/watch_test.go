@@ -290,8 +290,8 @@ func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
-// hangingServer is a fake API server that never answers. It must be a buffered channel: Ping sends a value to the channel at
-// the first check.
+// hangingServer is a fake API server that never answers. It must be a buffered channel: Ping sends a value to the
+// channel at the first check.
 type hangingServer chan struct{}
 
 func (h hangingServer) Ping(ctx context.Context) error {

@@ -16,10 +16,11 @@ const (
 )
 
 const (
-	// maxScheduleGap is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be eight
-	// years.
+	// maxScheduleGap is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be
+	// eight years.
 	maxScheduleGap = 9 * secondsOfYear
-	// searchHorizon limits how far into the future NextChange searches for the time at which an open set closes, in seconds.
+	// searchHorizon limits how far into the future NextChange searches for the time at which an open set closes, in
+	// seconds.
 	searchHorizon = 400 * secondsOfDay
 	maxSteps      = 5_000
 )

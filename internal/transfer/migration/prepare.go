@@ -60,8 +60,8 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	return plan, own, all, nil
 }
 
-// isAgreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this plan.
-// If the migration may not start, the condition Planned gets the reasons.
+// isAgreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this
+// plan. If the migration may not start, the condition Planned gets the reasons.
 func (p *pass) isAgreed(plan *plan) bool {
 	blocking := plan.findings.obstacles(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
@@ -286,9 +286,9 @@ func (p *pass) runFencing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// runSettling performs a pass of the phase Settling. The method waits until the cloud shows the effects of all requests
-// of the old controllers. Then the method computes the plan again, and continues only if the user has agreed to this
-// plan.
+// runSettling performs a pass of the phase Settling. The method waits until the cloud shows the effects of all
+// requests of the old controllers. Then the method computes the plan again, and continues only if the user has agreed
+// to this plan.
 func (p *pass) runSettling(ctx context.Context) error {
 	fenced, err := p.ensureFenced(ctx, fenceScope{})
 	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {

@@ -456,7 +456,8 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 	})
 }
 
-// interruptions returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the server.
+// interruptions returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the
+// server.
 func (c *fakeCloud) interruptions(ctx context.Context, token string) (all map[string]time.Time, err error) {
 	err = c.call(ctx, request{token: token}, func() error {
 		all = maps.Clone(c.announced)

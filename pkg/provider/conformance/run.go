@@ -49,8 +49,8 @@ type testCase struct {
 	test  func(*trial)
 }
 
-// requirement is the name of something that a case requires: a hook or an option in Config, or an optional interface of the
-// driver.
+// requirement is the name of something that a case requires: a hook or an option in Config, or an optional interface
+// of the driver.
 type requirement string
 
 const (

@@ -32,7 +32,7 @@ import (
 // In these tests, the authors of Migrations or old objects try to misuse the permissions of the migrator.
 
 const (
-	// vault is a namespace of another team. The authors of old objects may not read its Secret.
+	// vault is a namespace of another team. The authors of old objects have no permission to read Secrets in vault.
 	vault    = "vault"
 	treasure = "treasure"
 	farValue = "far-swordfish-4711"

@@ -15,7 +15,7 @@ import (
 const quickMutants = 8
 
 type hunt struct {
-	// namePattern is a pattern for the names of bugs. Only every n-th matching bug is planted.
+	// namePattern selects bugs by name. Of the selected bugs, the hunt plants one in `every`.
 	namePattern string
 	every       int
 	workers     int

@@ -76,8 +76,8 @@ type usage struct {
 	selected, disrupted, allowed int
 }
 
-// NewView returns the view of a namespace. An optional function reports whether the disruption of a machine was granted
-// although the Machine object does not show the disruption yet.
+// NewView returns the view of a namespace. The function granted may be nil. It reports whether a budget has already
+// granted the disruption of a machine, in case the Machine in the list does not show the disruption yet.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disruptedMachines: map[types.UID]bool{}}
 	for _, b := range budgets {

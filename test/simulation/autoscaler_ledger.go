@@ -213,7 +213,7 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		l.excuseOne() // The rollout made room.
 	case !isAvailable && l.notExcused() >= l.live()-l.size(owner.UID):
 		l.excuseOne() // This machine was deleted instead of a due machine.
-	case o.liveMachines(owner.UID) > l.smallestSize(owner.UID, instructed.known):
+	case o.liveMachines(owner.UID, o.seenRevisions()["Machine"]) > l.smallestSize(owner.UID, instructed.known):
 	case l.free > 0:
 		l.free--
 	case !isAvailable:

@@ -27,15 +27,13 @@ type Field struct {
 	Path []string
 }
 
-// Cluster names the API server or the cloud that stores an object.
+// Cluster names the API server that stores an object.
 type Cluster string
 
-// An object is stored by one of two API servers, or by the cloud. In the cloud, a corruption changes the tags of an
-// instance.
+// An object is stored by one of two API servers.
 const (
 	InControl Cluster = "control"
 	InTarget  Cluster = "target"
-	InCloud   Cluster = "cloud"
 )
 
 // ChangeKind is the way in which a corruption changes a field.
@@ -69,7 +67,7 @@ func Hows() []ChangeKind {
 }
 
 // String returns the corruption in the format of ParseCorruption, for example
-// "40:control/Machine/fleet/m-1/status/phase=dropped" or "end:target/Node/-/m-1/metadata/labels/a~1b=emptied".
+// "40:control/Machine/fleet/m-1/status/phase=dropped" or "end:control/Machine/fleet/m-1/metadata/labels/a~1b=emptied".
 func (c Corruption) String() string {
 	at := "end"
 	if c.Effect != AtEnd {

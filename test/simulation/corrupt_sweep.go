@@ -183,7 +183,7 @@ func (r *recording) states(n int) (out []int) {
 func pathsOf(objects []stored, o stored) (paths [][]string, err error) {
 	seen := map[string]bool{}
 	add := func(c content) {
-		for _, path := range fieldsOf(c) {
+		for _, path := range fieldsOf(o.Kind, c) {
 			if key := strings.Join(path, "\x00"); !seen[key] {
 				seen[key] = true
 				paths = append(paths, path)

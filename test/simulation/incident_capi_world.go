@@ -158,8 +158,8 @@ func (w *World) neverReady(in *instance) bool { return in.hasImage(w.cloud.outsi
 
 // everMade returns the number of machines ever created, without those that only a former leader knew.
 func (w *World) everMade() (n int) {
-	for id := range w.oracle.history {
-		if !w.oracle.surplusMachines[id] {
+	for _, versions := range w.oracle.history {
+		if versions[0].actor != Manager+FormerSuffix {
 			n++
 		}
 	}

@@ -9,12 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/window"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // The rules of disruption budgets. When the manager takes a machine out of service, the oracle checks all budgets of
@@ -105,12 +104,11 @@ func (o *oracle) mustBeAsked(b *v1beta1.MachineDisruptionBudget, machine []*v1be
 			return false
 		}
 	}
-	windows, errs := window.Parse(field.NewPath("spec", "windows"), b.Spec.Windows)
-	if len(errs) > 0 || len(windows) == 0 {
-		return true
+	inForce, err := invariants.InForce(&b.Spec, from, to)
+	if err != nil {
+		o.broken(fmt.Errorf("windows of budget %s: %w", b.Name, err))
 	}
-	change, changes := windows.NextChange(from)
-	return windows.Open(from) != (b.Spec.Apply == v1beta1.ApplyOutside) && (!changes || change.After(to))
+	return inForce
 }
 
 func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine) bool {

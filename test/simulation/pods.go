@@ -134,7 +134,7 @@ func (w *World) podsToCreate(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 				free++
 			}
 		}
-		if free < a.replicas {
+		if free < min(a.replicas, w.liveMachines()) {
 			return nil
 		}
 	}

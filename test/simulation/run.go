@@ -116,6 +116,10 @@ func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	}
 	w.script, w.hasPlan, w.onStored = p.Script(w.random), planned, p.OnStored
 	w.cloud.past = past{habits: p.Habits, began: w.clock.at}
+	w.mustEnd = w.clock.at.Add(within)
+	for _, action := range w.script {
+		w.mustEnd = w.mustEnd.Add(action.MinDelay)
+	}
 	return w, nil
 }
 

@@ -59,7 +59,9 @@ type World struct {
 	names   int
 	lives   int
 	// deposedCount counts how often a process got a successor while it was still running.
-	deposedCount                   int
+	deposedCount int
+	// mustEnd is the time at which the run must have reached its end, even if faults or users act until then.
+	mustEnd                        time.Time
 	stepsAtFault, stepsWhenSettled int
 	lastAction                     time.Time
 	lastFault                      time.Time
@@ -72,7 +74,9 @@ type World struct {
 	// hasPlan is true if a plan determines the faults. Otherwise, the faults are random.
 	hasPlan   bool
 	corrupted *corrupted
-	election  *election
+	// warnings contains the warning events of all objects.
+	warnings map[string]bool
+	election *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
 	// betweenSteps is called between two steps while no reconciliation is in progress, unless it is nil.
@@ -103,7 +107,7 @@ var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // New returns an empty world with a running manager and provider.
 func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, error) {
-	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
+	w := &World{scheme: scheme, warnings: map[string]bool{}, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
 	w.control, w.target = apiserver.New(scheme, w.clock.Now), apiserver.New(scheme, w.clock.Now)
 	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute,

@@ -50,6 +50,10 @@ type Config struct {
 	Timeout time.Duration
 	// If RequireHooks is true, a case whose hook is missing fails. Otherwise such a case is skipped.
 	RequireHooks bool
+	// MinCases is the minimum number of cases that must complete. If a hook or an optional interface is lost by mistake,
+	// its cases are skipped, and the suite fails because of this number. Default: the number of cases that need no hook,
+	// no option and no optional interface.
+	MinCases int
 	// ImpossibleFaults lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud
 	// are numbers. The suite skips the cases that need these faults, even if RequireHooks is set.
 	ImpossibleFaults []FaultKind
@@ -228,6 +232,13 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 2 * time.Minute
+	}
+	if c.MinCases <= 0 {
+		for _, test := range cases() {
+			if len(test.needs) == 0 {
+				c.MinCases++
+			}
+		}
 	}
 	return c, nil
 }

@@ -210,9 +210,12 @@ func (c *Cloud) checkReported(ctx context.Context, admin *session) error {
 		if i < 0 {
 			return fmt.Errorf("%s has not registered", service)
 		}
+		if reports[i].UpdatedAt == "" {
+			return fmt.Errorf("%s has not reported yet", service)
+		}
 		at, err := time.Parse("2006-01-02T15:04:05.000000", reports[i].UpdatedAt)
 		if err != nil {
-			return fmt.Errorf("%s has not reported yet: %w", service, err)
+			return fmt.Errorf("%s: the time of the last report: %w", service, err)
 		}
 		// The database stores times in whole seconds.
 		if reports[i].State != "up" || !at.After(c.services[service][0].StartTime()) {

@@ -118,8 +118,8 @@ func Run(ctx context.Context, o Options) (err error) {
 
 func instructions(s *stack.Stack) string {
 	return "\nIn another terminal:\n\n" + tools(s) + `  kubectl get mmd,mms,mma,mclass
-  kubectl scale md/workers --replicas=5
-  kubectl patch md/workers --type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"large"}}}}}'
+  kubectl scale mmd/workers --replicas=5
+  kubectl patch mmd/workers --type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"large"}}}}}'
   machinist rollout status md/workers
   machinist rollout undo md/workers
   machinist status

@@ -72,7 +72,7 @@ func TestConditionsDocumentContainsReasons(t *testing.T) {
 	for _, line := range []string{
 		"\n## Machine\n\n### Phases\n\n",
 		"| `Running` | The phase of a machine whose Node is Ready and has no startup taints. |",
-		"| `Launched` | True when the instance exists and its providerID is recorded. |",
+		"| `Launched` | True when the instance exists and the providerID of the instance is recorded. |",
 		"\n### Reasons of Launched\n\n",
 		"| Reason | Surfaces | What happens next | What you can do |\n",
 		"| `InstanceLaunched` | When the instance exists. |",

@@ -75,7 +75,7 @@ func run(ctx context.Context, layouts []string) error {
 	}
 	pid, err := c.PID()
 	if err == nil {
-		fmt.Printf("\nThe cluster is complete, with a network for pods. Ignore the advice of kubeadm above.\n"+
+		fmt.Printf("\nThe cluster is complete, with a network for pods. Ignore the warnings and the advice of kubeadm above.\n"+
 			"Ctrl-C ends the cluster. To use it, start a shell in its namespaces:\n\n"+
 			"  nsenter --target %s --mount --net --pid --uts env KUBECONFIG=%s bash\n\n", pid, c.Kubeconfig())
 		<-ctx.Done()

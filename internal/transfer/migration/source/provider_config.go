@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -127,7 +128,8 @@ func (r *resolver) value(raw any, path []string, name string) any {
 // a variable, because it may be an empty map.
 func isVariable(object map[string]any) bool {
 	for key := range object {
-		if key != "value" && key != "secretKeyRef" && key != "configMapKeyRef" {
+		isPart := func(part string) bool { return strings.EqualFold(key, part) }
+		if !slices.ContainsFunc([]string{"value", "secretKeyRef", "configMapKeyRef"}, isPart) {
 			return false
 		}
 	}

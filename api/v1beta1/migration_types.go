@@ -130,7 +130,8 @@ type MigrationSpec struct {
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template for old machines that had no template.
+	// userDataRef names the Secret with the bootstrap template of new machines. It takes precedence over the user data
+	// of the old system.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 

@@ -44,6 +44,8 @@ const (
 	CodeNoUserData = "NoUserData"
 	// CodeClassInvalid: the driver rejects the converted class.
 	CodeClassInvalid = "ClassInvalid"
+	// CodePlaceholder: the user data contains a placeholder that Machinist does not replace.
+	CodePlaceholder = "Placeholder"
 	// CodeClassMissing: an old object refers to a class that does not exist.
 	CodeClassMissing = "ClassMissing"
 	// CodeOwnerMissing: an old object has a controlling owner that does not exist.

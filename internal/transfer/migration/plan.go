@@ -83,7 +83,7 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	err := old(func(role source.Role, object *unstructured.Unstructured) {
 		c := conversion{old: identityOf(object), displayName: nameOf(object),
 			Converted: p.system.Convert(role, object, p.flags)}
-		p.plan.findings.add(c.displayName, c.Findings...)
+		p.plan.findings.add(c.displayName, p.openFindings(c.Converted)...)
 		c.Findings = nil
 		switch role {
 		case source.RoleClass:

@@ -71,7 +71,7 @@ func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	}
 	if userData != nil {
 		f.report(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is copied, "+
-			"but its token expires. Give the class another userDataRef in spec.overrides of the Migration.",
+			"but its token expires. Name a Secret with your own template in spec.userDataRef of the Migration.",
 			userData.Namespace, userData.Name)
 	}
 }

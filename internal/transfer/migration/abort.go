@@ -32,7 +32,7 @@ func (p *pass) runAborting(ctx context.Context) error {
 			return err
 		}
 	}
-	if fenced, err := p.ensureFenced(ctx, fenceScope{ignoreMissing: true}); err != nil || !fenced {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{aborting: true}); err != nil || !fenced {
 		return err
 	}
 	own, targetNodes, err := p.readAdopted(ctx)

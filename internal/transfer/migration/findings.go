@@ -15,6 +15,8 @@ import (
 // Codes of findings about an old object or its environment. The codes of findings about single fields are in package
 // source and in the drivers.
 const (
+	// CodeNothingFound: the namespace has no old object that the migration could convert.
+	CodeNothingFound = "NothingFound"
 	// CodeNameTaken: another object of a Machinist kind already has this name.
 	CodeNameTaken = "NameTaken"
 	// CodeInstanceClaimed: another Machine has this instance.

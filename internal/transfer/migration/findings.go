@@ -44,10 +44,10 @@ const (
 	CodeSecretInClass = "SecretInClass"
 	// CodeNoUserData: the old system generated the user data, so the old objects do not contain it.
 	CodeNoUserData = "NoUserData"
-	// CodeClassInvalid: the driver rejects the converted class.
-	CodeClassInvalid = "ClassInvalid"
 	// CodePlaceholder: the user data contains a placeholder that Machinist does not replace.
 	CodePlaceholder = "Placeholder"
+	// CodeClassInvalid: the driver rejects the converted class.
+	CodeClassInvalid = "ClassInvalid"
 	// CodeClassMissing: an old object refers to a class that does not exist.
 	CodeClassMissing = "ClassMissing"
 	// CodeOwnerMissing: an old object has a controlling owner that does not exist.
@@ -146,6 +146,7 @@ func (f objectFinding) line() string {
 // accepted.
 func (f findings) obstacles(accepted []string) []string {
 	var why []string
+	spec := v1beta1.MigrationSpec{Accept: accepted}
 	counts := map[string]int{}
 	for _, one := range f.sorted() {
 		switch {
@@ -154,7 +155,7 @@ func (f findings) obstacles(accepted []string) []string {
 			if counts[one.Code] <= 3 {
 				why = append(why, fmt.Sprintf("%s %s", one.Code, one.line()))
 			}
-		case one.Level == provider.FindingLoss && !slices.Contains(accepted, one.Code):
+		case one.Level == provider.FindingLoss && !spec.Accepts(one.Code, one.object, one.Path):
 			counts[one.Code]++
 			if counts[one.Code] == 1 {
 				why = append(why, fmt.Sprintf("the loss %s is not accepted: %s", one.Code, one.line()))

@@ -28,6 +28,9 @@ type class struct {
 	// firstObject is the name of the first old object with this description. Findings about the class refer to this object.
 	firstObject string
 
+	// nodeProviderID is spec.nodeProviderID of the new class.
+	nodeProviderID string
+
 	searched    bool
 	description description
 	legacy      provider.Legacy
@@ -97,7 +100,7 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.migration.Namespace, Name: c.name},
 		Spec: v1beta1.MachineClassSpec{
 			Provider: p.migration.Spec.Provider, ProviderSpec: &runtime.RawExtension{Raw: imported.Spec},
-			Adoption: v1beta1.AdoptionAllow, Capacity: c.old.Capacity.DeepCopy(),
+			Adoption: v1beta1.AdoptionAllow, Capacity: c.old.Capacity.DeepCopy(), NodeProviderID: c.nodeProviderID,
 		},
 	}
 	p.mark(c.object, c.firstObject)

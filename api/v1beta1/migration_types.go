@@ -134,8 +134,8 @@ type MigrationSpec struct {
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template of new machines. It takes precedence over the user data
-	// of the old system.
+	// userDataRef names the Secret with the bootstrap template of new machines. It takes precedence over the user
+	// data of the old system.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
@@ -148,8 +148,8 @@ type MigrationSpec struct {
 	Overrides []MigrationOverride `json:"overrides,omitempty"`
 }
 
-// Accepts reports whether accept contains the loss with this code of a field of an old object. The object has the form
-// KIND/NAME.
+// Accepts reports whether accept contains the loss with this code of a field of an old object. The object has the
+// form KIND/NAME.
 func (s MigrationSpec) Accepts(code, object, path string) bool {
 	return slices.ContainsFunc(s.Accept, func(entry string) bool {
 		accepted, place, limited := strings.Cut(entry, "@")

@@ -20,8 +20,8 @@ func patchFrom(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// migrationPatch replaces each changed field of a Migration's spec as a whole. A merge patch would remove the nulls from
-// spec.overrides, but a null in an override removes a field of a class.
+// migrationPatch replaces each changed field of a Migration's spec as a whole. A merge patch would remove the nulls
+// from spec.overrides, but a null in an override removes a field of a class.
 type migrationPatch struct{ before *v1beta1.Migration }
 
 func (migrationPatch) Type() types.PatchType { return types.JSONPatchType }

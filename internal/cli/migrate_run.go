@@ -53,7 +53,8 @@ the migration continues without a confirmation until the old objects are removed
 		return r.run(ctx, c, m)
 	})
 	flags := cmd.Flags()
-	flags.StringSliceVar(&r.accept, "accept", nil, "losses that you accept, separated by commas: CODE, or CODE@PLACE for one old object or field; may be repeated")
+	flags.StringSliceVar(&r.accept, "accept", nil, "losses that you accept, separated by commas: CODE, or CODE@PLACE "+
+		"for one old object or field; may be repeated")
 	flags.BoolVar(&r.commit, "commit", false, "commit automatically when all instances are adopted; after that there is no way back")
 	flags.BoolVar(&r.wait, "wait", true, "wait until all instances are adopted, or with --commit until the old objects are removed")
 	fence.flags(cmd)

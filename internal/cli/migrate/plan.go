@@ -38,7 +38,8 @@ type Plan struct {
 // Finding is a blocker, loss or note. Details has one line of text for each object or field that the finding affects.
 type Finding struct {
 	v1beta1.MigrationFinding
-	// Accepted is true if the finding is a loss, and spec.accept of the Migration contains its code or all its places.
+	// Accepted is true if the finding is a loss, and spec.accept of the Migration contains its code or all its
+	// places.
 	Accepted bool
 	Details  []string
 }
@@ -119,23 +120,25 @@ func (p Plan) codes(selected func(Finding) bool) (codes []string) {
 	return codes
 }
 
-// Accept returns a copy of the plan in which the losses with these entries of spec.accept are accepted. If the plan has
-// no such loss, Accept returns an error.
+// Accept returns a copy of the plan in which the losses with these entries of spec.accept are accepted. If the plan
+// has no such loss, Accept returns an error.
 func (p Plan) Accept(entries []string) (Plan, error) {
 	losses := p.Losses()
 	for _, entry := range entries {
 		code, place, limited := strings.Cut(entry, "@")
 		switch {
 		case slices.Contains(losses, code) && limited && !p.hasPlace(code, entry):
-			return p, fmt.Errorf("--accept %q: the plan has no loss %s in %s; machinist migrate plan --all lists the places", entry,
-				code, place)
+			return p, fmt.Errorf("--accept %q: the plan has no loss %s in %s; machinist migrate plan --all lists the places",
+				entry, code, place)
 		case slices.Contains(losses, code):
 		case slices.Contains(p.Blockers(), code):
-			return p, fmt.Errorf("--accept %q: this is a Blocker, which cannot be accepted; the plan describes how to fix it", entry)
+			return p, fmt.Errorf("--accept %q: this is a Blocker, which cannot be accepted; the plan describes how to fix it",
+				entry)
 		case len(losses) == 0:
 			return p, fmt.Errorf("--accept %q: the plan has no losses", entry)
 		default:
-			return p, fmt.Errorf("--accept %q: the plan has no loss with this code, only %s", entry, strings.Join(losses, ", "))
+			return p, fmt.Errorf("--accept %q: the plan has no loss with this code, only %s", entry,
+				strings.Join(losses, ", "))
 		}
 	}
 	p.Findings = slices.Clone(p.Findings)
@@ -150,7 +153,8 @@ func (p Plan) Accept(entries []string) (Plan, error) {
 func (p Plan) hasPlace(code, entry string) bool {
 	return slices.ContainsFunc(p.Findings, func(f Finding) bool {
 		places := f.places()
-		return f.Level == loss && f.Code == code && (len(places) == 0 || slices.ContainsFunc(places, f.isAccepted([]string{entry})))
+		return f.Level == loss && f.Code == code &&
+			(len(places) == 0 || slices.ContainsFunc(places, f.isAccepted([]string{entry})))
 	})
 }
 

@@ -224,7 +224,9 @@ func TestErrorOfLocateIsBlockerOrIsRetried(t *testing.T) {
 // Rule: migration-user-data-of-the-migration-wins.
 func TestUserDataOfTheMigrationTakesPrecedence(t *testing.T) {
 	f := healthy(t)
-	f.secrets = slices.DeleteFunc(f.secrets, func(o client.Object) bool { return o.GetNamespace() == "cloud-init-settings" })
+	f.secrets = slices.DeleteFunc(f.secrets, func(o client.Object) bool {
+		return o.GetNamespace() == "cloud-init-settings"
+	})
 	blocked := f.plan()
 	b := blocked.findings.withCode(CodeSecretUnreadable)
 	if len(b) != 1 || !strings.Contains(b[0].Message, "machinist migrate plan move -n fleet --user-data SECRET") {

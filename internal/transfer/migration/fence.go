@@ -248,7 +248,8 @@ func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, 
 		}
 	}
 	switch {
-	case f.probeError != nil: // Until the next probe, the error persists, so that conditions do not change with each pass.
+	case f.probeError != nil:
+		// Until the next probe, the error persists, so that conditions do not change with each pass.
 		return "", f.probeError
 	case f.refusedProbes < r.Timing.Probes:
 		return waiting, nil

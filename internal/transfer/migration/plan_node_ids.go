@@ -10,17 +10,18 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// The provider ID of a Node never changes. If it differs from the ID of the instance, spec.nodeProviderID of the class
-// must contain the form of the IDs of Nodes, because Machinist would not find the Nodes otherwise.
+// The provider ID of a Node never changes. If it differs from the ID of the instance, spec.nodeProviderID of the
+// class must contain the form of the IDs of Nodes, because Machinist would not find the Nodes otherwise.
 
-// spellNodeIDs finds classes whose Nodes have the IDs of their instances in another case, such as a lower-case resource
-// group. Such IDs mean the same instances, because the old objects name these Nodes. If all Nodes of a class agree, the
-// class gets the form of their IDs.
+// spellNodeIDs finds classes whose Nodes have the IDs of their instances in another case, such as a lower-case
+// resource group. Such IDs mean the same instances, because the old objects name these Nodes. If all Nodes of a class
+// agree, the class gets the form of their IDs.
 func (p *planner) spellNodeIDs(machines []candidate) {
 	forms := map[*class]map[string]bool{}
 	for _, m := range machines {
 		node := p.nodes.named(m.Machine.NodeName)
-		if len(m.instances) != 1 || node == nil || !strings.EqualFold(node.Spec.ProviderID, m.instances[0].ProviderID) {
+		if len(m.instances) != 1 || node == nil ||
+			!strings.EqualFold(node.Spec.ProviderID, m.instances[0].ProviderID) {
 			continue
 		}
 		if forms[m.class] == nil {
@@ -37,8 +38,8 @@ func (p *planner) spellNodeIDs(machines []candidate) {
 	}
 }
 
-// formOf returns the form of the provider IDs of Nodes for a class, or "" if a Node has the ID of its instance or an ID
-// that does not end with the name of the instance.
+// formOf returns the form of the provider IDs of Nodes for a class, or "" if a Node has the ID of its instance or an
+// ID that does not end with the name of the instance.
 func formOf(nodeID string, in locatedInstance) string {
 	name := in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:]
 	prefix, found := strings.CutSuffix(nodeID, name)
@@ -74,6 +75,6 @@ func (p *planner) nodeIDHelp(m candidate, in locatedInstance) string {
 	if form == "" {
 		return ""
 	}
-	return fmt.Sprintf(" If the Node belongs to the instance, keep it with: machinist migrate plan %s -n %s --override "+
-		`'%s={"nodeProviderID": "%s"}'`, p.migration.Name, p.migration.Namespace, m.class.name, form)
+	return fmt.Sprintf(" If the Node belongs to the instance, keep it with: machinist migrate plan %s -n %s "+
+		`--override '%s={"nodeProviderID": "%s"}'`, p.migration.Name, p.migration.Namespace, m.class.name, form)
 }

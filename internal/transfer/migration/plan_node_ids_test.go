@@ -25,7 +25,8 @@ func TestIDsOfNodesMayDifferInCase(t *testing.T) {
 	if got := m.class.object.Spec.NodeProviderID; got != "sim:///group/<<INSTANCE_ID>>" {
 		t.Errorf("the class has the nodeProviderID %q", got)
 	}
-	if m.instance.ProviderID != "sim:///Group/"+oldMachine || m.instance.nodeProviderID != "sim:///group/"+oldMachine {
+	if m.instance.ProviderID != "sim:///Group/"+oldMachine ||
+		m.instance.nodeProviderID != "sim:///group/"+oldMachine {
 		t.Errorf("the machine has the instance %+v", m.instance)
 	}
 	f.addCopy("Machine", oldMachine, "exact", nil) // One class cannot have two spellings.
@@ -43,11 +44,13 @@ func TestOverrideKeepsIDsOfNodes(t *testing.T) {
 	if len(made.deployments) > 0 {
 		class = made.deployments[0].sets[0].class.name
 	}
-	if want := "--override '" + class + `={"nodeProviderID": "other:///x/<<INSTANCE_ID>>"}'`; !strings.Contains(found.Message, want) {
+	want := "--override '" + class + `={"nodeProviderID": "other:///x/<<INSTANCE_ID>>"}'`
+	if !strings.Contains(found.Message, want) {
 		t.Fatalf("got the message %q, want %q in it", found.Message, want)
 	}
 	f.override(class, `{"nodeProviderID":"other:///x/<<INSTANCE_ID>>"}`)
-	if m := machineNamed(t, f.plan(), oldMachine); m.class.object.Spec.NodeProviderID != "other:///x/<<INSTANCE_ID>>" {
-		t.Errorf("the class has the nodeProviderID %q", m.class.object.Spec.NodeProviderID)
+	got := machineNamed(t, f.plan(), oldMachine).class.object.Spec.NodeProviderID
+	if got != "other:///x/<<INSTANCE_ID>>" {
+		t.Errorf("the class has the nodeProviderID %q", got)
 	}
 }

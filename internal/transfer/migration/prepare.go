@@ -79,11 +79,11 @@ func (p *pass) reportEmpty(ctx context.Context, plan *plan) error {
 	delete(found, p.migration.SourceNamespaceOrDefault())
 	where := fmt.Sprintf("No other namespace has old objects of %s. Check --source.", p.system.Group())
 	if namespaces := slices.Sorted(maps.Keys(found)); len(namespaces) > 0 {
-		where = fmt.Sprintf("Old objects are in these namespaces: %s. Delete this Migration, and plan another one with "+
-			"--source-namespace.", strings.Join(namespaces[:min(len(namespaces), maxNamespaces)], ", "))
+		where = fmt.Sprintf("Old objects are in these namespaces: %s. Delete this Migration, and plan another one "+
+			"with --source-namespace.", strings.Join(namespaces[:min(len(namespaces), maxNamespaces)], ", "))
 	}
-	plan.findings.addf(provider.FindingBlocker, CodeNothingFound, "Migration/"+p.migration.Name, "spec.sourceNamespace",
-		"The namespace %s has no old object that can be migrated. %s", p.migration.SourceNamespaceOrDefault(), where)
+	plan.findings.addf(provider.FindingBlocker, CodeNothingFound, "Migration/"+p.migration.Name,
+		"spec.sourceNamespace", "The namespace %s has no old object that can be migrated. %s", p.migration.SourceNamespaceOrDefault(), where)
 	return nil
 }
 

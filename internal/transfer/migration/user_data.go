@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// givenUserData returns the user data that the Migration names for new machines of a class, or nil. An override of the
-// class takes precedence.
+// givenUserData returns the user data that the Migration names for new machines of a class, or nil. An override of
+// the class takes precedence.
 func (p *planner) givenUserData(class string) *v1beta1.UserDataRef {
 	for _, o := range p.migration.Spec.Overrides {
 		override := struct {
@@ -26,7 +26,8 @@ func (p *planner) givenUserData(class string) *v1beta1.UserDataRef {
 	return p.migration.Spec.UserDataRef.DeepCopy()
 }
 
-// openFindings returns the findings of a conversion, except losses of user data if the Migration names other user data.
+// openFindings returns the findings of a conversion, except losses of user data if the Migration names other user
+// data.
 func (p *planner) openFindings(c source.Converted) []provider.Finding {
 	if c.Class == nil || p.givenUserData(className(c.Class)) == nil {
 		return c.Findings
@@ -58,14 +59,14 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 	}
 	data, unknown, err := source.TranslateUserData(p.system.Group(), data)
 	if err != nil {
-		p.blockf(CodeSecretUnreadable, c.firstObject, "", "The user data in the %s %s/%s cannot be decoded. %s", ref.Kind,
-			ref.Namespace, ref.Name, p.userDataHelp())
+		p.blockf(CodeSecretUnreadable, c.firstObject, "", "The user data in the %s %s/%s cannot be decoded. %s",
+			ref.Kind, ref.Namespace, ref.Name, p.userDataHelp())
 		return nil
 	}
 	for _, placeholder := range unknown {
-		p.plan.findings.addf(provider.FindingLoss, CodePlaceholder, c.firstObject, "", "The user data in the %s %s/%s contains "+
-			"%s, which Machinist does not replace. If it is a placeholder, new machines may not join. %s", ref.Kind, ref.Namespace,
-			ref.Name, placeholder, p.userDataHelp())
+		p.plan.findings.addf(provider.FindingLoss, CodePlaceholder, c.firstObject, "", "The user data in the %s %s/%s "+
+			"contains %s, which Machinist does not replace. If it is a placeholder, new machines may not join. %s",
+			ref.Kind, ref.Namespace, ref.Name, placeholder, p.userDataHelp())
 	}
 	c.object.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name, Key: v1beta1.DefaultUserDataKey}
 	c.secrets = append(c.secrets, p.secret(c, name, v1beta1.SecretUseUserData,

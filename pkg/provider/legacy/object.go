@@ -56,8 +56,8 @@ func newObject(path string, fields map[string]any, findings *[]provider.Finding)
 	return &Object{path: path, fields: fields, readFields: map[string][]*Object{}, findings: findings}
 }
 
-// Has returns true if the field is set and not null. A call of Has does not mark the field as read. Use Has only if an
-// empty value has a meaning.
+// Has returns true if the field is set and not null. A call of Has does not mark the field as read. Use Has only if
+// an empty value has a meaning.
 func (o *Object) Has(name string) bool { return o.fields[o.key(name)] != nil }
 
 // HasContent returns true if the field has a value that is not empty. Empty are null, an empty string, and lists and

@@ -288,8 +288,8 @@ func (f *fields) reportUnread() {
 	}
 }
 
-// empty reports whether a value is null, an empty string, or a list or object with only empty values. Old systems often
-// write empty fields, which have no effect.
+// empty reports whether a value is null, an empty string, or a list or object with only empty values. Old systems
+// often write empty fields, which have no effect.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -313,7 +313,8 @@ func withoutEmpty(value any) any {
 	case map[string]any:
 		object := map[string]any{}
 		for key, field := range v {
-			hasPresence := slices.ContainsFunc(fieldsWithPresence, func(f string) bool { return strings.EqualFold(f, key) })
+			isSame := func(name string) bool { return strings.EqualFold(name, key) }
+			hasPresence := slices.ContainsFunc(fieldsWithPresence, isSame)
 			if !empty(field) || field != nil && hasPresence {
 				object[key] = withoutEmpty(field)
 			}

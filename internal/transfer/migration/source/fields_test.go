@@ -71,11 +71,12 @@ func TestDescriptionsThatDifferInEmptyFieldsAreOneClass(t *testing.T) {
 		spec map[string]any
 		same bool
 	}{
-		"empty fields": {map[string]any{"size": "a", "zone": "", "disk": map[string]any{"id": nil}, "keys": []any{}}, true},
-		"a value":      {map[string]any{"size": "a", "zone": "1"}, false},
-		"false":        {map[string]any{"size": "a", "public": false}, false},
-		"presence":     {map[string]any{"size": "a", "spotVMOptions": map[string]any{}}, false},
-		"no presence":  {map[string]any{"size": "a", "spotVMOptions": nil}, true},
+		"empty fields": {map[string]any{"size": "a", "zone": "", "disk": map[string]any{"id": nil}, "keys": []any{}},
+			true},
+		"a value":     {map[string]any{"size": "a", "zone": "1"}, false},
+		"false":       {map[string]any{"size": "a", "public": false}, false},
+		"presence":    {map[string]any{"size": "a", "spotVMOptions": map[string]any{}}, false},
+		"no presence": {map[string]any{"size": "a", "spotVMOptions": nil}, true},
 	} {
 		other := class(test.spec)
 		if base.SameInstances(other) != test.same || (base.ContentName("x") == other.ContentName("x")) != test.same {

@@ -143,8 +143,9 @@ func (r *openshiftReader) restoredBy() string {
 // checkOperator reports a set or machine that an operator would restore after the migration.
 func (r *openshiftReader) checkOperator() {
 	if operator := r.restoredBy(); operator != "" {
-		r.fields.report(provider.FindingBlocker, CodeOtherController, "metadata", "After the migration, %s would restore "+
-			"the object, and the old system would create instances for it. Remove the object from that operator.", operator)
+		r.fields.report(provider.FindingBlocker, CodeOtherController, "metadata", "After the migration, %s would "+
+			"restore the object, and the old system would create instances for it. Remove the object from that operator.",
+			operator)
 	}
 }
 

@@ -52,8 +52,8 @@ func (r *openshiftReader) ownedByOperator() bool {
 		r.leaveBehind(CodeOperatorOwned, "The health check stays with the old system, because the cluster-version "+
 			"operator restores it. Machinist handles interruptions of instances without a health check.")
 	case operator != "":
-		r.leaveBehind(CodeOperatorOwned, "The health check stays with the old system, because "+operator+" restores it. "+
-			"To check Machinist's machines in the same way, create a MachineHealthCheck of Machinist.")
+		r.leaveBehind(CodeOperatorOwned, "The health check stays with the old system, because "+operator+" restores "+
+			"it. To check Machinist's machines in the same way, create a MachineHealthCheck of Machinist.")
 	default:
 		return false
 	}

@@ -210,9 +210,10 @@ func TestControlPlanesAreNotConverted(t *testing.T) {
 
 // Rule: migration-operators-keep-their-objects.
 func TestObjectsOfOperatorsOfOpenShift(t *testing.T) {
-	const termination = "selector: {matchLabels: {machine.openshift.io/interruptible-instance: ''}}, maxUnhealthy: 100%, " +
-		"nodeStartupTimeout: '0', unhealthyConditions: [{type: Terminating, status: 'True', timeout: 0s}]"
-	const conditions = "selector: {matchLabels: {a: b}}, unhealthyConditions: [{type: Ready, status: Unknown, timeout: 5m}]"
+	const termination = "selector: {matchLabels: {machine.openshift.io/interruptible-instance: ''}}, " +
+		"maxUnhealthy: 100%, nodeStartupTimeout: '0', unhealthyConditions: [{type: Terminating, status: 'True', timeout: 0s}]"
+	const conditions = "selector: {matchLabels: {a: b}}, " +
+		"unhealthyConditions: [{type: Ready, status: Unknown, timeout: 5m}]"
 	const hive = "labels: {hive.openshift.io/managed: 'true'}"
 	for _, test := range []struct {
 		name, want, restorer string
@@ -233,7 +234,8 @@ func TestObjectsOfOperatorsOfOpenShift(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := machineOpenShift{}.Convert(test.role, test.old, nil)
-			if got := codes(c); len(got) == 0 || got[0] != test.want || !strings.Contains(c.Findings[0].Message, test.restorer) {
+			if got := codes(c); len(got) == 0 || got[0] != test.want ||
+				!strings.Contains(c.Findings[0].Message, test.restorer) {
 				t.Errorf("the findings are %+v, want %s with %q", c.Findings, test.want, test.restorer)
 			}
 			if leftBehind := strings.Contains(test.want, CodeOperatorOwned); leftBehind != (c.Object == nil) ||

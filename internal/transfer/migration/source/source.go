@@ -185,7 +185,8 @@ func (c *Class) ContentName(prefix string) string {
 // fields are ignored. User data and capacity are ignored, because an old Machine does not contain them and only new
 // instances need them.
 func (c *Class) SameInstances(other *Class) bool {
-	return c.Provider == other.Provider && equality.Semantic.DeepEqual(withoutEmpty(c.Spec), withoutEmpty(other.Spec)) &&
+	return c.Provider == other.Provider &&
+		equality.Semantic.DeepEqual(withoutEmpty(c.Spec), withoutEmpty(other.Spec)) &&
 		equality.Semantic.DeepEqual(c.Values, other.Values) &&
 		equality.Semantic.DeepEqual(c.Credentials, other.Credentials)
 }

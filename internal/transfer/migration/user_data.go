@@ -54,7 +54,7 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 		return err
 	}
 	if problem != nil {
-		p.blockf(problem.code, c.firstObject, "", "%s %s", problem.message, p.userDataHelp())
+		p.reportUnusable(problem, c.firstObject, "", p.userDataHelp())
 		return nil
 	}
 	data, unknown, err := source.TranslateUserData(p.system.Group(), data)

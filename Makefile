@@ -90,7 +90,7 @@ DEMO_CONTROLPLANE := $(if $(findstring --scenario,$(ARGS)),,$(if $(findstring --
 
 .PHONY: demo
 demo: go ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and exits
-	@echo "This demo starts a Kubernetes control plane, a cloud, Machinist and a small fleet on this machine."
+	@echo "This demo starts a Kubernetes control plane, a cloud and Machinist on this machine."
 	@echo "The first time, it downloads or builds the programs. docs/demo.md describes how long that takes."
 	$(BUILD) controlplane $(DEMO_CONTROLPLANE)
 	$(if $(filter libvirt,$(DEMO_PROVIDER)),hack/guest/build.sh)
@@ -141,8 +141,9 @@ e2e-install: ## Install with Helm into a kubeadm cluster, from images in a regis
 
 .PHONY: kubeadm-cluster
 kubeadm-cluster: ## Create a cluster with kubeadm in namespaces of this machine, and keep it until interrupted; needs root; ARGS="-layout dist/images"
-	hack/node/build.sh
 	$(GO) build -o bin/kubeadm-cluster ./test/realnode/kubeadm
+	bin/kubeadm-cluster -check $(ARGS)
+	hack/node/build.sh
 	bin/kubeadm-cluster $(ARGS)
 
 # The packages are tested one at a time, because each of them starts an OpenStack.

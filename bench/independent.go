@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// independentClient is a client that sends only the smallest possible writes for a number of machines. Every system that
-// manages machines needs at least these writes. The client sends no reads and opens no watches, and the API server does
-// not validate its objects against a schema. The bare client replay sends the same writes as Machinist. The additional
-// time of replay is the cost of the fields of Machinist's objects.
+// independentClient is a client that sends only the smallest possible writes for a number of machines. Every system
+// that manages machines needs at least these writes. The client sends no reads and opens no watches, and the API
+// server does not validate its objects against a schema. The bare client replay sends the same writes as Machinist.
+// The additional time of replay is the cost of the fields of Machinist's objects.
 type independentClient struct {
 	*replay
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// clockTicksPerSecond is the number of clock ticks per second in the files of /proc. On Linux, this number is always 100.
+// clockTicksPerSecond is the number of clock ticks per second in the files of /proc. On Linux, this number is always
+// 100.
 const clockTicksPerSecond = 100
 
 // cpuOf returns the user and system time of a process.

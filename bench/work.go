@@ -17,8 +17,8 @@ const (
 	bytesCounted  = "go_memstats_alloc_bytes_total "
 )
 
-// workCounts contains the number of reconciles of each controller, and the bytes that the manager and the provider have
-// allocated so far.
+// workCounts contains the number of reconciles of each controller, and the bytes that the manager and the provider
+// have allocated so far.
 type workCounts struct {
 	passes    map[string]int
 	allocated float64

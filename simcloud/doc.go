@@ -8,5 +8,6 @@
 // [Client] calls the customer API with the token of an account. [Admin] calls the admin API: faults, settings, limits,
 // statistics and a full dump.
 //
-// Neither client retries. Only net/http repeats a GET request if the server has closed the idle connection.
+// Neither client retries a failed request. The package net/http may repeat a GET request after the server has closed an
+// idle connection.
 package simcloud

@@ -293,7 +293,7 @@ func (m *Machine) Retrying() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
 }
 
-// IsAdopting returns true while the machine adopts an existing instance. The provider may already have received the
+// IsAdopting reports whether the machine is adopting an existing instance. The provider may already have received the
 // request to tag this instance.
 func (m *Machine) IsAdopting() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAdopting

@@ -67,7 +67,8 @@ func (w *writes) add(write string) int {
 	return len(w.all)
 }
 
-// liveClient is a client that returns the objects of cached. Like an API server, it sets the resource version of lists.
+// liveClient is a client that returns the objects of the client cached. Like an API server, it sets the resource
+// version of lists.
 type liveClient struct{ cached }
 
 func (l liveClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {

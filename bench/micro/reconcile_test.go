@@ -37,8 +37,8 @@ func (cloud) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, 
 	return nil, errors.New("adoption is not supported")
 }
 
-// cacheVersion returns the resource version up to which the cache is current. The result is higher than the resource version
-// of every object, so no reconciler waits for the cache.
+// cacheVersion returns the resource version up to which the cache is current. The result is higher than the resource
+// version of every object, so no reconciler waits for the cache.
 func cacheVersion() string { return "1000000" }
 
 type kind struct {

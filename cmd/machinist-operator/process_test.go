@@ -54,6 +54,8 @@ func operate(t *testing.T, c client.WithWatch) {
 	ctx, stop := context.WithCancel(context.Background())
 	process := defaultConfig()
 	process.ControlKubeconfig, process.LeaderElectionNamespace = kubeconfig, namespace
+	// A process that loses its Lease on a busy host would end the whole test program.
+	process.LeaseDuration, process.RenewDeadline = 2*env.Patience, env.Patience
 	process.HealthProbeBindAddress, process.MetricsBindAddress = "0", "0"
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, process, logr.Discard()) }()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,6 +106,12 @@ func (c *cluster) wantEvents(t testing.TB, namespace, name string, reasons ...st
 // TestPodStatusReports checks every pod status that a kubelet of v1.36 reports, from the binding of the pod to its end.
 func TestPodStatusReports(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
+	// A kubelet reports only the last of several changes in quick succession, even on a busy host.
+	slow := simcloud.Duration(4 * time.Second)
+	if _, err := p.admin.PatchSettings(t.Context(),
+		simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{PodStartTime: &slow}}); err != nil {
+		t.Fatal(err)
+	}
 	token, _ := c.token(t)
 	p.create("reports", c.userData(token))
 	c.wantReady(t, "reports", corev1.ConditionTrue)

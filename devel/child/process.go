@@ -207,8 +207,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Signal sends a signal to the program, such as SIGKILL or SIGSTOP. If the program ends after the signal, Ended is not
-// called.
+// Signal sends a signal to the program, such as SIGKILL or SIGSTOP. If the program ends after the signal, OnExit is
+// not called.
 func (p *Process) Signal(signal os.Signal) error {
 	if !p.IsRunning() {
 		return fmt.Errorf("send %s to %s: the program is not running", signal, p.Name)

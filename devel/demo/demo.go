@@ -19,14 +19,14 @@ import (
 
 // Options configure the demo.
 type Options struct {
-	// EndAfterTour makes the demo end after a tour through the life of a fleet. By default, the demo runs until its context is
-	// canceled.
+	// EndAfterTour is true if the demo must end after a tour through the life of a fleet. By default, the demo runs
+	// until its context is canceled.
 	EndAfterTour bool
 	// Scenario is the name of the scenario to run, one of ScenarioNames. The demo ends with the scenario. If the
 	// field is empty, the demo runs no scenario.
 	Scenario string
-	// PrepareOnly starts only the control planes and the cloud, and prints the commands that start the manager and the
-	// provider.
+	// PrepareOnly is true if the demo must only start the control planes and the cloud, and print the commands that
+	// start the manager and the provider.
 	PrepareOnly bool
 	// NoFleet omits the sample fleet. The demo writes a file that configures a shell for the clusters and the cloud.
 	NoFleet bool

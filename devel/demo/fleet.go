@@ -124,8 +124,8 @@ func (s snapshot) checkKept(before []v1beta1.Machine) error {
 
 type size struct{ columns, rows int }
 
-// minWideColumns is the minimum number of terminal columns for a table with the names of Nodes. A narrower table omits them,
-// because they usually equal the names of the machines.
+// minWideColumns is the minimum number of terminal columns for a table with the names of Nodes. A narrower table
+// omits them, because they usually equal the names of the machines.
 const minWideColumns = 100
 
 // table returns the lines of a table that fits into a terminal, with one row left for the cursor. In a small terminal,

@@ -131,8 +131,8 @@ func (d *drainScenario) deleteMachine(ctx context.Context) error {
 	return nil
 }
 
-// currentMachine returns the current state of the machine that the scenario deletes. If the machine no longer exists, the
-// result is an empty Machine.
+// currentMachine returns the current state of the machine that the scenario deletes. If the machine no longer exists,
+// the result is an empty Machine.
 func (d *drainScenario) currentMachine(s snapshot) *v1beta1.Machine {
 	for i := range s.machines {
 		if s.machines[i].UID == d.machine.UID {

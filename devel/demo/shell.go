@@ -20,7 +20,8 @@ func shellInstructions(s *stack.Stack) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("\nThere is no fleet yet. To create one, use this file in another terminal:\n\n  . %s\n%s"+
+	return fmt.Sprintf("\nThere is no fleet yet. Configure another terminal for the cluster and the cloud, then follow the\n"+
+		"guide in docs/get-started or docs/by-hand.md:\n\n  . %s\n%s"+
 		"\nLogs are in %s. Ctrl-C ends everything.\n", path, locations(s), s.Dir()), nil
 }
 
@@ -46,5 +47,5 @@ func writeShellFile(dir string, programs map[string]string, variables []string) 
 	return path, os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
-// shellQuote returns a text in quotes, so that a shell reads it as one word.
+// shellQuote quotes a text, so that a shell reads it as one word.
 func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -37,8 +37,9 @@ type Backend interface {
 	Credentials() map[string]string
 	// Fleet returns the example fleet.
 	Fleet() examples.Set
-	// CountResources counts the resources in the cloud. The result live is the number of instances and parts of instances that
-	// exist now. The result created is the number of instances and parts of instances that were ever created.
+	// CountResources counts the resources in the cloud. The result live is the number of instances and parts of
+	// instances that exist now. The result created is the number of instances and parts of instances that were ever
+	// created.
 	CountResources(ctx context.Context) (live, created int, err error)
 }
 
@@ -75,8 +76,8 @@ func (s *Stack) Shell() (programs map[string]string, variables []string) {
 
 // Tour contains the sizes of the fleet during the tour of a demo, and the time limit of its steps.
 type Tour struct {
-	// InitialSize, MaxSize and FinalSize are numbers of machines: at the start of the tour, at its largest size, and at its end,
-	// before the fleet is deleted.
+	// InitialSize, MaxSize and FinalSize are numbers of machines: at the start of the tour, at its largest size, and
+	// at its end, before the fleet is deleted.
 	InitialSize, MaxSize, FinalSize int32
 	// Patience is the time limit of each step of the tour.
 	Patience time.Duration
@@ -121,8 +122,8 @@ func (s *Stack) Objects() ([]client.Object, error) {
 // Credentials returns the credentials of the stack's cloud, as the data of a Secret.
 func (s *Stack) Credentials() map[string]string { return s.backend.Credentials() }
 
-// CountCloudResources calls Backend.CountResources for the stack's cloud. It returns the number of resources that exist now and the number
-// of all resources that were ever created.
+// CountCloudResources calls Backend.CountResources for the stack's cloud. It returns the number of resources that
+// exist now and the number of all resources that were ever created.
 func (s *Stack) CountCloudResources(ctx context.Context) (live, created int, err error) {
 	return s.backend.CountResources(ctx)
 }

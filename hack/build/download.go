@@ -34,7 +34,8 @@ type downloader struct {
 	// pins contains the SHA-256 checksum of each URL.
 	pins    map[string]string
 	pinFile string
-	// connectTimeout is the maximum time until the response begins, and idle is the maximum time without data after that.
+	// connectTimeout is the maximum time until the response begins, and idleTimeout is the maximum time without data
+	// after that.
 	connectTimeout, idleTimeout time.Duration
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// environmentFailures lists failures of the go command that are not errors in the code. text is a part of the command's output.
-// advice tells the user how to fix the failure.
+// environmentFailures lists failures of the go command that are not errors in the code. text is a part of the
+// command's output. advice tells the user how to fix the failure.
 var environmentFailures = []struct {
 	text, advice string
 }{

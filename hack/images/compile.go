@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -49,13 +54,51 @@ func (b *build) compile(ctx context.Context, platform v1.Platform, folder string
 	flags := fmt.Sprintf("-s -w -X %[1]s.release=%[2]s -X %[1]s.commit=%[3]s", versionPackage, b.source.version,
 		b.source.stamp())
 	for _, module := range modules {
-		args := append([]string{"build", "-trimpath", "-buildvcs=false", "-tags", programTags, "-ldflags", flags, "-o",
+		args := append([]string{"build", "-v", "-trimpath", "-buildvcs=false", "-tags", programTags, "-ldflags", flags, "-o",
 			into + "/"}, packages[module]...)
-		if _, err := output(ctx, filepath.Join(b.root, module), env, "go", args...); err != nil {
-			return fmt.Errorf("compile for %s: %w", platform, err)
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir, cmd.Env = filepath.Join(b.root, module), append(os.Environ(), env...)
+		compiler := &compilerOutput{log: b.log, nextReport: time.Now().Add(reportInterval)}
+		cmd.Stderr = compiler
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("compile for %s: %w: %s", platform, err, strings.TrimSpace(compiler.errors.String()))
 		}
 	}
 	return nil
+}
+
+// reportInterval is the minimum time between two reports about the progress of the compiler.
+const reportInterval = 10 * time.Second
+
+// compilerOutput receives the output of `go build -v`: a line for each package that has been compiled, and errors. The
+// type logs the number of packages.
+type compilerOutput struct {
+	log        io.Writer
+	compiled   int
+	nextReport time.Time
+	rest       []byte // an incomplete line
+	errors     strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *compilerOutput) Write(text []byte) (int, error) {
+	o.rest = append(o.rest, text...)
+	for {
+		line, rest, complete := bytes.Cut(o.rest, []byte("\n"))
+		if !complete {
+			return len(text), nil
+		}
+		o.rest = rest
+		if bytes.ContainsAny(line, " \t") { // Import paths contain no spaces.
+			fmt.Fprintf(&o.errors, "%s\n", line)
+			continue
+		}
+		o.compiled++
+		if now := time.Now(); now.After(o.nextReport) {
+			o.nextReport = now.Add(reportInterval)
+			fmt.Fprintf(o.log, "images: compiled %d packages\n", o.compiled)
+		}
+	}
 }
 
 // notices returns the license notices of all linked modules.

@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// Import copies an image, such as a qcow2 file, into Pool. The new volume can be the base of other volumes.
+// Import copies an image, such as a qcow2 file, into the pool PoolName. The new volume can be the base of other
+// volumes.
 func (h *Hypervisor) Import(ctx context.Context, volume, image string) error {
 	// Copy the image to a path outside of the pool first, because the pool must not contain an incomplete volume.
 	to := filepath.Join(h.dir, "import-"+volume)

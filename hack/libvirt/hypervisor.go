@@ -16,7 +16,7 @@ import (
 
 // These are the names of the pools and the network of each Hypervisor.
 const (
-	// PoolName is a storage pool in a folder. The pool has no size limit.
+	// PoolName is the name of a storage pool in a folder. The pool has no size limit.
 	PoolName = "machines"
 	// SmallPool is a storage pool of 32 MiB.
 	SmallPool = "small"
@@ -151,7 +151,7 @@ func (h *Hypervisor) StrangerCertificate() (certificate, key []byte) {
 	return h.certs.stranger.certificate, h.certs.stranger.key
 }
 
-// PoolPath returns the folder of Pool.
+// PoolPath returns the folder of the pool PoolName.
 func (h *Hypervisor) PoolPath() string { return filepath.Join(h.dir, "pool") }
 
 // Bridge returns the name of the bridge of Network.

@@ -37,7 +37,7 @@ var (
 )
 
 // errNoQueue reports a missing queue. RabbitMQ creates a queue when a service first consumes from it.
-var errNoQueue = errors.New("the queue does not exist")
+var errNoQueue = errors.New("the service does not consume from its queue yet")
 
 func dialBroker(ctx context.Context, port int) (*broker, error) {
 	var dialer net.Dialer

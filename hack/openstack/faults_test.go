@@ -75,8 +75,8 @@ func startCloud(t *testing.T) *Cloud {
 	return c
 }
 
-// runningProcesses returns the processes whose working directory is in the folder of the cloud. The result includes all
-// processes of the cloud.
+// runningProcesses returns the processes whose working directory is in the folder of the cloud. The result includes
+// all processes of the cloud.
 func runningProcesses(t *testing.T, c *Cloud) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

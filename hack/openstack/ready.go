@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// listenCheck checks that a service responds. The method always succeeds for services that only receive messages.
+// listenCheck returns a check that a service responds. The check always succeeds for services that only receive
+// messages.
 func (c *Cloud) listenCheck(service Service) func(context.Context) error {
 	s := c.settings
 	switch service {
@@ -209,9 +210,12 @@ func (c *Cloud) checkReported(ctx context.Context, admin *session) error {
 		if i < 0 {
 			return fmt.Errorf("%s has not registered", service)
 		}
+		if reports[i].UpdatedAt == "" {
+			return fmt.Errorf("%s has not reported yet", service)
+		}
 		at, err := time.Parse("2006-01-02T15:04:05.000000", reports[i].UpdatedAt)
 		if err != nil {
-			return fmt.Errorf("%s has not reported yet: %w", service, err)
+			return fmt.Errorf("%s: the time of the last report: %w", service, err)
 		}
 		// The database stores times in whole seconds.
 		if reports[i].State != "up" || !at.After(c.services[service][0].StartTime()) {

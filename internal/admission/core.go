@@ -25,7 +25,7 @@ import (
 // CoreWebhook is the webhook for the core kinds.
 type CoreWebhook struct {
 	decoder admission.Decoder
-	// cache contains the classes, sets and deployments. The client live reads directly from the API server.
+	// cache contains the classes, sets and deployments. liveReader reads directly from the API server.
 	cache, liveReader client.Reader
 	clock             clock.PassiveClock
 	// Simultaneous reads of the same class share one request. readRate limits the reads of all classes.
@@ -36,9 +36,9 @@ type CoreWebhook struct {
 	ServerVersion func(context.Context) string
 }
 
-// NewCoreWebhook returns the handler of the manager's webhook. The scheme must have the core kinds. The handler reads objects
-// from the cache. If a class is not in the cache, the handler reads the class from the API server, because the class
-// may be new.
+// NewCoreWebhook returns the handler of the manager's webhook. The scheme must have the core kinds. The handler reads
+// objects from the cache. If a class is not in the cache, the handler reads the class from the API server, because
+// the class may be new.
 func NewCoreWebhook(scheme *runtime.Scheme, cache, live client.Reader) *CoreWebhook {
 	return &CoreWebhook{decoder: admission.NewDecoder(scheme), cache: cache, liveReader: live, clock: clock.RealClock{},
 		readRate: rate.NewLimiter(readsPerSecond, readsAtOnce)}

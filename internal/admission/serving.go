@@ -33,8 +33,8 @@ const (
 	MutatingPath = "/mutate"
 )
 
-// ServingOptions configures how a process serves its webhook. The process, its Service and the webhook configurations have the
-// same name. The Secret with the certificate has the suffix -webhook.
+// ServingOptions configures how a process serves its webhook. The process, its Service and the webhook configurations
+// have the same name. The Secret with the certificate has the suffix -webhook.
 type ServingOptions struct {
 	// BindAddress is the address to listen on, such as ":9443". An empty address or "0" disables the webhook.
 	BindAddress string
@@ -63,7 +63,7 @@ func (s *ServingOptions) AddFlags(fs *pflag.FlagSet) {
 		"PEM file with the certificate authorities of the client certificates that API servers present to the webhook. Requests without such a certificate are refused. By default, no certificate is required. The file is read again when it changes")
 }
 
-// IsDisabled is true if the flags disable the webhook.
+// IsDisabled reports whether the flags disable the webhook.
 func (s *ServingOptions) IsDisabled() bool { return s.BindAddress == "" || s.BindAddress == "0" }
 
 // Validate returns an error for each invalid flag.
@@ -143,7 +143,8 @@ type Process struct {
 	Name string
 	// Namespace is the namespace of the process and of its Secret.
 	Namespace string
-	// OnlyNamespace contains the name of the single namespace that the process serves. An empty string means all namespaces.
+	// OnlyNamespace contains the name of the single namespace that the process serves. An empty string means all
+	// namespaces.
 	OnlyNamespace string
 	Manager       manager.Manager
 	// Mutating handles the mutating webhook. If the process has no mutating webhook, Mutating is nil.

@@ -29,11 +29,11 @@ func kindOf(text string) (kind, bool) {
 		return "", false
 	}
 	switch name {
-	case "machine", "machines", "ma":
+	case "machine", "machines", "ma", "mma":
 		return machine, true
-	case "machineset", "machinesets", "ms":
+	case "machineset", "machinesets", "ms", "mms":
 		return set, true
-	case "machinedeployment", "machinedeployments", "md":
+	case "machinedeployment", "machinedeployments", "md", "mmd":
 		return deployment, true
 	case "machineclass", "machineclasses", "mclass":
 		return class, true

@@ -28,7 +28,7 @@ const (
 type followTexts struct {
 	// watchForbiddenAdvice is the advice for users who may not watch the object.
 	watchForbiddenAdvice string
-	// The callback lost reports that the connection to the API server is interrupted. The callback is called once per
+	// onDisconnect is called when the connection to the API server is interrupted. The callback is called once per
 	// outage.
 	onDisconnect func(error)
 }
@@ -101,8 +101,8 @@ type follower[T client.Object] struct {
 	kind   string
 	list   client.ObjectList
 	events watch.Interface
-	// repeatTimer is the channel of the timer for a repeated call with the same version of the object. The channel is nil if
-	// no repetition is due.
+	// repeatTimer is the channel of the timer for a repeated call with the same version of the object. The channel is
+	// nil if no repetition is due.
 	repeatTimer <-chan time.Time
 	// hasWatched is true after the first watch has started. started is the start time of the latest watch.
 	hasWatched bool

@@ -21,7 +21,7 @@ import (
 // viewer is the source of the fleet view. The viewer uses the code of the commands, so the fleet view and the
 // commands show the same.
 type viewer struct {
-	// The client cached reads from caches, and the client live reads from the API server. Neither client can write.
+	// cachedCluster reads from caches, and liveCluster reads from the API server. Neither client can write.
 	cachedCluster, liveCluster *Cluster
 	client                     *viewerClient
 	transport                  *viewerTransport

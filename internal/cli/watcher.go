@@ -25,8 +25,8 @@ type watcher struct {
 	scope   scope
 	// subject is the subject of messages about the view, such as "The fleet".
 	subject string
-	// lastShown is the JSON of the last printed view without ages. It is empty on a terminal, where views are drawn in
-	// place.
+	// lastShown is the JSON of the last printed view without ages. It is empty on a terminal, where views are drawn
+	// in place.
 	lastShown string
 }
 

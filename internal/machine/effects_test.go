@@ -22,7 +22,8 @@ var (
 
 // effectCut describes how one effect of a process is interrupted.
 type effectCut struct {
-	// effectNumber is the number of the effect to interrupt, counted from 1. If at is 0, all effects complete.
+	// effectNumber is the number of the effect to interrupt, counted from 1. If effectNumber is 0, all effects
+	// complete.
 	effectNumber int
 	// losesAnswer is true if only the answer of the effect is lost.
 	losesAnswer bool
@@ -48,7 +49,7 @@ type effects struct {
 	seen   int
 	dead   bool
 	struck string // the effect that was interrupted
-	// The field others contains additional namespaces whose Machines are in the indexes.
+	// otherNamespaces contains additional namespaces whose Machines are in the indexes.
 	otherNamespaces []string
 }
 

@@ -371,8 +371,8 @@ func (w *world) singlePass(name string) (reconcile.Result, error) {
 
 func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// runUntil runs passes over the machine until the given function returns true. Each pass runs at its requeue time, or at
-// once after an event. A process that died is restarted.
+// runUntil runs passes over the machine until the given function returns true. Each pass runs at its requeue time, or
+// at once after an event. A process that died is restarted.
 func (w *world) runUntil(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string

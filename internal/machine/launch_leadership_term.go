@@ -21,8 +21,9 @@ type leadershipTerm struct {
 	// minResourceVersion is a resource version from the time since this process became the leader. It is nil until the
 	// process has asked the API server for one.
 	minResourceVersion atomic.Pointer[string]
-	// inheritedMachines contains the Machines that had no instance when the cache reached minResourceVersion. inherited is
-	// nil until the cache has reached minResourceVersion. Another process may have started to launch these Machines.
+	// inheritedMachines contains the Machines that had no instance when the cache reached minResourceVersion.
+	// inheritedMachines is nil until the cache has reached minResourceVersion. Another process may have started to
+	// launch these Machines.
 	inheritedMachines atomic.Pointer[map[types.UID]bool]
 
 	mu sync.Mutex

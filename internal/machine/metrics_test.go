@@ -37,7 +37,7 @@ func (o ofNamespace) List(ctx context.Context, list client.ObjectList, opts ...c
 	return o.Reader.List(ctx, list, append(opts, client.InNamespace(o.namespace))...)
 }
 
-// observedDurations is the number of observed durations, and their sum in seconds.
+// observedDurations contains the number of observed durations, and their sum in seconds.
 type observedDurations struct {
 	count uint64
 	sum   float64

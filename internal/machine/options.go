@@ -38,7 +38,8 @@ type Options struct {
 	// RequireTypeVersion means that a Machine without the type-version label is treated like a Machine with an unknown
 	// type version.
 	RequireTypeVersion bool
-	// Signals are the conditions and taints with which a Node announces an interruption. Default interruption.KnownSignals.
+	// Signals are the conditions and taints with which a Node announces an interruption. Default
+	// interruption.KnownSignals.
 	Signals interruption.Signals
 	// Interrupter lists announced interruptions. It is nil if the driver cannot list interruptions.
 	Interrupter provider.Interrupter

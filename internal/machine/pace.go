@@ -24,7 +24,7 @@ type pace struct {
 	askedUntil      time.Time
 	failures        int32
 	reason, message string
-	// The field early is true if an attempt was moved forward because a call for another machine had succeeded.
+	// isEarly is true if an attempt was moved forward because a call for another machine had succeeded.
 	isEarly bool
 }
 

@@ -24,8 +24,8 @@ type pass struct {
 	// provider is the name of this process's provider. The field is "" if the Machine has no provider label. The
 	// cloud was never called for such a Machine, because a Machine gets the label before the first call.
 	provider string
-	// The field before contains the Machine as the API server last returned it. The field machine contains the copy
-	// that this pass changes. Steps may change only the status of that copy directly.
+	// original is the Machine as the API server last returned it. The field machine contains the copy that this pass
+	// changes. Steps may change only the status of that copy directly.
 	original *v1beta1.Machine
 	machine  *v1beta1.Machine
 	// node is the Machine's Node. It is nil until the registration step has found the Node.
@@ -40,7 +40,7 @@ type pass struct {
 	// spans are the phases of the Machine's life that ended in this pass. The metrics are updated after the status is
 	// written.
 	spans []span
-	// finalizerRemoved means that the finalizer was removed. The status is then not written any more.
+	// finalizerRemoved is true if the finalizer was removed. The status is then not written any more.
 	finalizerRemoved bool
 
 	// failedInstance is the instance that this pass has read, if the provider reports that the instance failed.

@@ -27,8 +27,8 @@ type candidate struct {
 	belongsToOther bool
 	// claimants contains the Nodes with the Machine's provider ID if there are several.
 	claimants []*corev1.Node
-	// unprovenReason explains why a Node with the Machine's name is not accepted yet. The field since contains the creation
-	// time of this Node.
+	// unprovenReason explains why a Node with the Machine's name is not accepted yet. The field since contains the
+	// creation time of this Node.
 	unprovenReason string
 	since          time.Time
 	// otherID is a Node that joined with the Machine's bootstrap token, but whose provider ID differs from the Machine's.

@@ -198,9 +198,9 @@ func (p *pass) olderThanInstance(node *corev1.Node, instance *provider.Instance)
 		!adopted && node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
 }
 
-// isRenamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The name in
-// the status may have been written by another client. The provider is asked once for each conflicting Node. A deletion
-// does not wait for the provider's answer.
+// isRenamed reports whether the provider has changed the name of the Machine's Node to the name of this Node. The
+// name in the status may have been written by another client. The provider is asked once for each conflicting Node. A
+// deletion does not wait for the provider's answer.
 func (p *pass) isRenamed(ctx context.Context, node *corev1.Node) (bool, error) {
 	if p.states.get(p.machine).registration.reportedConflict == node.UID {
 		return false, nil

@@ -172,8 +172,8 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// mergeTemplate returns current with want added. A key that was applied and is no longer wanted gets its former value. A key
-// without a former value is removed.
+// mergeTemplate returns current with want added. A key that was applied and is no longer wanted gets its former
+// value. A key without a former value is removed.
 func mergeTemplate(current map[string]string, applied []string, want, former map[string]string) map[string]string {
 	for _, key := range applied {
 		if _, wanted := want[key]; wanted {

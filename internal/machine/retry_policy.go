@@ -10,8 +10,8 @@ import (
 
 type retryPolicy struct {
 	reason string
-	// minBackoff and most are the minimum and the maximum backoff. If both are zero, the call is repeated only when the
-	// spec, the class or a Secret changes.
+	// minBackoff and maxBackoff are the minimum and the maximum backoff. If both are zero, the call is repeated only
+	// when the spec, the class or a Secret changes.
 	minBackoff, maxBackoff time.Duration
 }
 

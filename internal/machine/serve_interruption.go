@@ -20,8 +20,8 @@ const interruptionMargin = 5 * time.Second
 
 type announcement struct {
 	reason, source string
-	// The time at which the cloud will reclaim the instance. If the cloud has not announced a time, this is an estimate
-	// based on the current time, and exact is false.
+	// reclaimTime is the time at which the cloud will reclaim the instance. If the cloud has not announced a time,
+	// this is an estimate based on the current time, and exact is false.
 	reclaimTime time.Time
 	exact       bool
 }

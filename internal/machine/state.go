@@ -24,11 +24,11 @@ type stateStore struct {
 
 	mu    sync.Mutex
 	began time.Time
-	// adoptingMachines contains the Machine that is adopting an instance now, by the provider ID of the instance. It is empty
-	// between passes.
+	// adoptingMachines contains the Machine that is adopting an instance now, by the provider ID of the instance. It
+	// is empty between passes.
 	adoptingMachines map[string]types.UID
-	// creationEndTimes contains the time at which the Create or Adopt of the recorded instance ended in this process, by the UID of
-	// the Machine. An entry is kept for as long as the cloud may fail to show the instance.
+	// creationEndTimes contains the time at which the Create or Adopt of the recorded instance ended in this process,
+	// by the UID of the Machine. An entry is kept for as long as the cloud may fail to show the instance.
 	creationEndTimes map[types.UID]time.Time
 	// sweepAt is the length of created at which old entries are removed.
 	sweepAt int
@@ -101,20 +101,20 @@ type registrationState struct {
 	reapplied *reapplications
 	// taintedNode is the Node that got the taint of an old revision. The field is "" if there is none.
 	taintedNode types.UID
-	// appliedTemplate is the node template that was applied to the Node. It is nil when the status contains it. The value is
-	// immutable.
+	// appliedTemplate is the node template that was applied to the Node. It is nil when the status contains it. The
+	// value is immutable.
 	appliedTemplate *v1beta1.AppliedNodeTemplate
 }
 
 // teardownState is about the deletion of a Machine, or of an instance that is replaced.
 type teardownState struct {
-	// finalizerRemoved is true if this process has removed its finalizer. The cache may still show the Machine for a moment, and
-	// the predicate for own writes filters the event of the removal.
+	// finalizerRemoved is true if this process has removed its finalizer. The cache may still show the Machine for a
+	// moment, and the predicate for own writes filters the event of the removal.
 	finalizerRemoved bool
 	// nothingFoundSince is the time of the first Delete that found no instance. The cloud may show the instance later.
 	nothingFoundSince time.Time
-	// deletionAccepted is true if the cloud has accepted the deletion of the instance, or if it is confirmed that the instance is
-	// gone.
+	// deletionAccepted is true if the cloud has accepted the deletion of the instance, or if it is confirmed that the
+	// instance is gone.
 	deletionAccepted bool
 	// targetUnreachableSince is the time of the first failure in the current series of failed calls to the target
 	// cluster. targetUnreachableSince is used only until the instance is gone.
@@ -124,7 +124,8 @@ type teardownState struct {
 	// forcedSince is the time at which a force-deletion first had to wait for the deletion of the instance. The field
 	// failingSince is the time at which that deletion began to fail, or zero if it does not fail.
 	forcedSince, failingSince time.Time
-	// foundInstance is an instance that the deletion has found but could not record in the status. The value is immutable.
+	// foundInstance is an instance that the deletion has found but could not record in the status. The value is
+	// immutable.
 	foundInstance *provider.Instance
 	drainReport   drainReport
 }
@@ -194,12 +195,13 @@ func (m *stateStore) endAdoption(machine *v1beta1.Machine) {
 	delete(m.adoptingMachines, machine.Spec.ProviderID)
 }
 
-// polledInterruption is the provider's answer about the interruption of one instance. The zero value means that there is no answer.
+// polledInterruption is the provider's answer about the interruption of one instance. The zero value means that there
+// is no answer.
 type polledInterruption struct {
 	providerID string
 	// reason is the value for the field reason of the condition InterruptionNotice. The value is "" if no interruption
 	// was announced.
 	reason string
-	// The time at which the cloud will reclaim the instance. Zero if the cloud names no time.
+	// reclaimTime is the time at which the cloud will reclaim the instance. It is zero if the cloud names no time.
 	reclaimTime time.Time
 }

@@ -31,7 +31,7 @@ type update struct {
 func (p *pass) plannedUpdate(ctx context.Context) (*update, error) {
 	m := p.machine
 	if m.Status.Applied == nil {
-		return nil, nil // An older version launched the instance without recording its configuration.
+		return nil, p.restoreApplied(ctx)
 	}
 	if why := p.unsupportedSchema(m); why != "" {
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
@@ -79,8 +79,34 @@ func (p *pass) plannedUpdate(ctx context.Context) (*update, error) {
 	return &update{inputs: inputs, wantedConfig: wanted, fingerprint: fingerprint}, nil
 }
 
-// isSpecUnchanged reports whether the spec still equals the recorded one. The class is not read, because a class never
-// changes.
+// restoreApplied handles a Machine whose status.applied is missing, because an older version or another client wrote the
+// status. If the instance had the configuration of the current spec, restoreApplied records this configuration again.
+// Otherwise, the configuration of the instance is unknown.
+func (p *pass) restoreApplied(ctx context.Context) error {
+	m := p.machine
+	upToDate := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	if upToDate == nil {
+		return nil
+	}
+	if upToDate.Status != metav1.ConditionTrue || upToDate.ObservedGeneration != m.Generation {
+		p.reportNotUpdated(v1beta1.ReasonUpdateError, fmt.Sprintf("status.applied is missing, so the configuration of the "+
+			"instance is unknown. Replace the machine: set the annotation %s.", v1beta1.AnnotationReplace))
+		return nil
+	}
+	inputs, err := p.Classes.Resolve(ctx, m)
+	if missing, ok := errors.AsType[*resolve.Error](err); ok {
+		p.onMissing(missing)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("resolve the class of the recorded configuration: %w", err)
+	}
+	m.Status.Applied = appliedOf(m, inputs)
+	return nil
+}
+
+// isSpecUnchanged reports whether the spec still equals the recorded one. The class is not read, because a class
+// never changes.
 func isSpecUnchanged(m *v1beta1.Machine) bool {
 	applied, spec := m.Status.Applied, m.Spec
 	if applied.Version != spec.Version {

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 	"machinist.dev/machinist/test/fakecloud"
 )
 
-// scriptedUpdates replaces the method Update of a driver. This Update returns the given answers one after another, and then
-// repeats the last answer.
+// scriptedUpdates replaces the method Update of a driver. This Update returns the given answers one after another,
+// and then repeats the last answer.
 type scriptedUpdates struct {
 	given []provider.UpdateResult
 	errs  []error
@@ -354,4 +355,36 @@ func TestTheSpecificationChangesDuringTheLaunch(t *testing.T) {
 	if !slices.Equal(asked, []string{"v1.36.4"}) {
 		t.Errorf("the driver was asked for the versions %q", asked)
 	}
+}
+
+// Rule: lost-configuration-is-reported.
+func TestLostStatusAppliedIsRestoredOrReported(t *testing.T) {
+	t.Parallel()
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	w := newWorld(t)
+	w.cloud.OnUpdate = a.update
+	w.class("small", "")
+	w.class("large", "")
+	before := w.running("m")
+	lose := func() {
+		t.Helper()
+		m := w.get("m")
+		m.Status.Applied = nil
+		if err := w.api.Status().Update(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose()
+	w.reconcile("m")
+	if got := w.get("m").Status.Applied; got == nil || *got != *before.Status.Applied {
+		t.Errorf("for an unchanged spec: got status.applied %+v, want %+v", got, before.Status.Applied)
+	}
+	lose()
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+	w.reconcile("m")
+	c := w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateError)
+	if !strings.Contains(c.Message, v1beta1.AnnotationReplace) || len(a.asked) > 0 {
+		t.Errorf("for a changed spec: got the message %q and the updates %+v, want the annotation and no update", c.Message, a.asked)
+	}
+	w.wantRest("m")
 }

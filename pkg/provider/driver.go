@@ -112,14 +112,14 @@ type Settler interface {
 // for Machines that are created with the providerID of an existing instance.
 type Adopter interface {
 	// Adopt sets req.Tags on the instance. The method replaces the tags of another cluster or machine only if they
-	// are exactly those of req.Former (see AdoptRequest.Replaces). Otherwise, the method fails with
+	// are exactly those of req.FormerIdentity (see AdoptRequest.Replaces). Otherwise, the method fails with
 	// FailedPrecondition. If the answer of Adopt is lost, the tags become visible within CreateSettle, or the call
 	// had no effect.
 	//
 	// If the credentials give access to instances of other owners, Adopt requires a mark on the instance, such as a
 	// tag that only users of the cloud can set. Without this requirement, every user who may create a Machine could
-	// delete the instances of other owners. An instance with the tags of req.Former does not need the mark, but only
-	// if List for the class covers the instance.
+	// delete the instances of other owners. An instance with the tags of req.FormerIdentity does not need the mark,
+	// but only if List for the class covers the instance.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 

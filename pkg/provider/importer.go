@@ -24,7 +24,7 @@ type Importer interface {
 	// field without a Finding. Import returns InvalidArgument if it cannot read the description at all.
 	//
 	// The migrator calls Import a second time with made-up values in place of the values from Secrets. If a part of
-	// Imported.Spec differs between the two calls, the part depends on Secrets. Plans do not show such parts.
+	// ImportedSpec.Spec differs between the two calls, the part depends on Secrets. Plans do not show such parts.
 	Import(ctx context.Context, req ImportRequest) (ImportedSpec, error)
 
 	// Release removes the tags by which the old system would recognize the instance as its own and delete it. Release
@@ -93,7 +93,7 @@ type LocatedInstance struct {
 	// Machine from a tag. An unknown name or UID is empty.
 	Machine    string
 	MachineUID types.UID
-	// IsCollected reports whether the old system would delete the instance or one of its parts because of their tags.
+	// IsCollected is true if the old system would delete the instance or one of its parts because of their tags.
 	IsCollected bool
 	// NotAdoptable explains why Adopt refuses the instance, such as a missing mark, and what an administrator has to
 	// do. It is empty if the driver knows no reason. The migration begins only when NotAdoptable is empty for all
@@ -107,8 +107,8 @@ type LocatedInstance struct {
 // ImportRequest asks for the translation of one old description.
 type ImportRequest struct {
 	Legacy Legacy
-	// Facts are what Locate returned in Located.Facts for one instance of the description. If the description has no
-	// instance, Facts are empty.
+	// Facts are what Locate returned in LocatedInstance.Facts for one instance of the description. If the description
+	// has no instance, Facts are empty.
 	Facts []byte
 }
 
@@ -127,7 +127,7 @@ type ImportedSpec struct {
 type FindingLevel string
 
 const (
-	// FindingBlocker: the migration cannot begin. Imported.Spec contains everything that could be translated.
+	// FindingBlocker: the migration cannot begin. ImportedSpec.Spec contains everything that could be translated.
 	FindingBlocker FindingLevel = "Blocker"
 	// FindingLoss: the migration would lose something of the old system. An administrator must accept this.
 	FindingLoss FindingLevel = "Loss"

@@ -30,8 +30,8 @@ type InterruptionsRequest struct {
 type Interruption struct {
 	// ProviderID identifies the instance.
 	ProviderID string
-	// ReclaimTime contains the time when the cloud reclaims the instance. If ReclaimTime is zero, Machinist assumes that the cloud
-	// reclaims the instance in 30 seconds.
+	// ReclaimTime contains the time when the cloud reclaims the instance. If ReclaimTime is zero, Machinist assumes
+	// that the cloud reclaims the instance in 30 seconds.
 	ReclaimTime time.Time
 	Reason      InterruptionReason
 }

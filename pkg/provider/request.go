@@ -96,7 +96,7 @@ type UpdateRequest struct {
 	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. After an update by an
 	// agent on the node (UpdateByAgent), the cloud may report a different version.
 	NodeVersion string
-	// NodeDrained reports whether the node was cordoned and drained for this update. A driver that needs the drain answers
+	// NodeDrained is true if the node was cordoned and drained for this update. A driver that needs the drain answers
 	// UpdateNeedsDrain while NodeDrained is false.
 	NodeDrained bool
 }
@@ -153,9 +153,9 @@ type DeleteResult struct {
 	// ago.
 	Found bool
 	// Remaining contains the resources that still exist while Gone is false, such as "volume 1a2b (available)". For a
-	// resource that the cloud refuses to delete now, Remaining also contains the cloud's answer, such as "volume 1a2b: it
-	// has snapshots". Machinist shows this text to users when a deletion takes minutes. Remaining may be empty. The driver
-	// should return the same text as long as the resources and their states do not change.
+	// resource that the cloud refuses to delete now, Remaining also contains the cloud's answer, such as "volume
+	// 1a2b: it has snapshots". Machinist shows this text to users when a deletion takes minutes. Remaining may be
+	// empty. The driver should return the same text as long as the resources and their states do not change.
 	Remaining string
 }
 
@@ -166,10 +166,10 @@ type AdoptRequest struct {
 	ClusterID  string
 	ProviderID string
 	Tags       map[string]string
-	// FormerIdentity contains the identity that the Machine had before its control cluster was lost or moved. Adopt replaces
-	// tags on the instance only if they are the tags of this identity. Nil means that Adopt replaces no tags. A user
-	// who may write classes chooses the cluster in this identity. Therefore Adopt uses the identity only if the
-	// instance is in the scope of the class (see Adopter).
+	// FormerIdentity contains the identity that the Machine had before its control cluster was lost or moved. Adopt
+	// replaces tags on the instance only if they are the tags of this identity. Nil means that Adopt replaces no
+	// tags. A user who may write classes chooses the cluster in this identity. Therefore Adopt uses the identity only
+	// if the instance is in the scope of the class (see Adopter).
 	FormerIdentity *Identity
 }
 
@@ -179,7 +179,8 @@ type Identity struct {
 	MachineUID types.UID
 }
 
-// Replaces reports whether the instance carries the tags of Former, so that Adopt replaces them with req.Tags.
+// Replaces reports whether the instance carries the tags of FormerIdentity, so that Adopt replaces them with
+// req.Tags.
 func (r AdoptRequest) Replaces(in *Instance) bool {
 	return r.FormerIdentity != nil && r.FormerIdentity.ClusterID != "" && r.FormerIdentity.MachineUID != "" &&
 		in.ClusterID == r.FormerIdentity.ClusterID && in.MachineUID == r.FormerIdentity.MachineUID

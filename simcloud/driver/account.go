@@ -106,8 +106,9 @@ func pages[T any](read func(next string) (page []T, after string, err error)) it
 	}
 }
 
-// currentInstance returns the current state of an instance, or nil if the instance is terminated. The state that a read returns
-// may be outdated, but the answer to a write is not. So current sends an update of tags that changes no tags.
+// currentInstance returns the current state of an instance, or nil if the instance is terminated. The state that a
+// read returns may be outdated, but the answer to a write is not. So currentInstance sends an update of tags that
+// changes no tags.
 func (a account) currentInstance(ctx context.Context, id string) (*simcloud.Instance, error) {
 	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
 	if simcloud.CodeOf(err) == simcloud.CodeConflict {
@@ -116,8 +117,8 @@ func (a account) currentInstance(ctx context.Context, id string) (*simcloud.Inst
 	return in, err
 }
 
-// ownedInstance returns the instance if it has the owner's tags. Recently added tags may be missing in the answer to a read. So
-// if a tag is missing, the function gets the current tags with a write.
+// ownedInstance returns the instance if it has the owner's tags. Recently added tags may be missing in the answer to
+// a read. So if a tag is missing, the function gets the current tags with a write.
 func (a account) ownedInstance(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
 	if own.lacksTagOf(in) {
 		now, err := a.currentInstance(ctx, in.ID)

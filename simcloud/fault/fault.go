@@ -29,16 +29,16 @@ type Call struct {
 
 // Decision is the result of all matching rules.
 type Decision struct {
-	// DelayBefore is the delay between the request and the execution of the call. DelayAfter is the delay between the execution
-	// and the answer.
+	// DelayBefore is the delay between the request and the execution of the call. DelayAfter is the delay between the
+	// execution and the answer.
 	DelayBefore, DelayAfter time.Duration
-	// AnswerFails is true if the caller does not get the real answer. With Drop, the connection is closed. Otherwise, the
-	// answer is Error.
+	// AnswerFails is true if the caller does not get the real answer. With Drop, the connection is closed. Otherwise,
+	// the answer is Error.
 	AnswerFails bool
 	// IsExecuted is true if the cloud executes the call before the caller gets the failure.
 	IsExecuted bool
-	// LateDelay is the delay between the failure and the execution of the call. If LateDelay is 0, the call is not executed after
-	// the failure.
+	// LateDelay is the delay between the failure and the execution of the call. If LateDelay is 0, the call is not
+	// executed after the failure.
 	LateDelay time.Duration
 	Drop      bool
 	Error     *simcloud.Error

@@ -367,8 +367,8 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 
 func (p *pod) wantsCall() bool { return !p.isReported || (p.terminated && !p.deleted) }
 
-// dueTime returns the time at which the machine must continue to simulate the pod. A zero time means that the pod waits for
-// an external event.
+// dueTime returns the time at which the machine must continue to simulate the pod. A zero time means that the pod
+// waits for an external event.
 func (p *pod) dueTime(s simcloud.HostSettings) time.Time {
 	if !p.retryAt.IsZero() {
 		return p.retryAt

@@ -14,7 +14,7 @@ type call struct {
 	account string
 	// instance contains the properties that fault rules are compared with: see fault.Call.
 	instance *simcloud.Instance
-	// execute executes the call. If the call creates an instance, the faults are added to the instance.
+	// execute performs the call. If the call creates an instance, the faults are added to the instance.
 	execute func(faults []simcloud.InstanceFault) (any, error)
 }
 

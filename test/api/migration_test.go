@@ -43,8 +43,8 @@ func TestMigratedObjectsAreAdmitted(t *testing.T) {
 	}
 }
 
-// convertedObjects returns the objects that a conversion produces and adds the class and the annotations that the migration
-// sets after the conversion.
+// convertedObjects returns the objects that a conversion produces and adds the class and the annotations that the
+// migration sets after the conversion.
 func convertedObjects(t *testing.T, c source.Converted) (all []*unstructured.Unstructured) {
 	classRef := v1beta1.LocalRef{Name: "small"}
 	objects := []client.Object{}

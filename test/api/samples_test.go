@@ -51,8 +51,8 @@ func tryCreate(t testing.TB, object *unstructured.Unstructured) error {
 	return env.Client(t).Create(t.Context(), object, client.DryRunAll, strictValidation)
 }
 
-// strictValidation is the client option that makes the API server refuse unknown and duplicate fields. kubectl sets this option
-// by default.
+// strictValidation is the client option that makes the API server refuse unknown and duplicate fields. kubectl sets
+// this option by default.
 const strictValidation = client.FieldValidation(metav1.FieldValidationStrict)
 
 func tryUpdate(t testing.TB, object *unstructured.Unstructured) error {

@@ -44,7 +44,8 @@ type shape interface {
 	goType() reflect.Type
 	goListType() reflect.Type
 	empty() client.Object
-	// shallowCopy returns a copy of the object and its metadata. All other fields share their values with the original.
+	// shallowCopy returns a copy of the object and its metadata. All other fields share their values with the
+	// original.
 	shallowCopy(client.Object) client.Object
 	copyInto(dst, src client.Object)
 	fill(list client.ObjectList, records []*record, deep, typeMeta bool)

@@ -32,7 +32,7 @@ import (
 // In these tests, the authors of Migrations or old objects try to misuse the permissions of the migrator.
 
 const (
-	// vault is a namespace of another team. The authors of old objects may not read its Secret.
+	// vault is a namespace of another team. The authors of old objects have no permission to read Secrets in vault.
 	vault    = "vault"
 	treasure = "treasure"
 	farValue = "far-swordfish-4711"
@@ -41,8 +41,8 @@ const (
 	nearValue = "near-swordfish-4712"
 )
 
-// secretReader is a manifest with an old MachineSet without machines, which refers to Secrets. With this manifest, the
-// attacker tries to make the migrator publish the values of the Secrets.
+// secretReader is a manifest with an old MachineSet without machines, which refers to Secrets. With this manifest,
+// the attacker tries to make the migrator publish the values of the Secrets.
 const secretReader = `
 apiVersion: cluster.k8s.io/v1alpha1
 kind: MachineSet

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -36,8 +37,7 @@ func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
 	m.slowCloud()
 
 	m.createFleet(replicas, nil)
-	killed := s.crashUntil(m.Provider, random, kills, func() bool { return len(m.instances()) >= replicas })
-	t.Logf("killed the provider %d times while scaling up", killed)
+	s.crashUntil(m.Provider, random, kills, replicas, func() int { return len(m.instances()) })
 	m.awaitRunning(replicas)
 	m.wantNoTwins()
 	if made := len(m.instances()); made != replicas {
@@ -45,8 +45,7 @@ func TestKilledProviderLeavesOneInstancePerMachine(t *testing.T) {
 	}
 
 	m.scale(0)
-	killed = s.crashUntil(m.Provider, random, kills, func() bool { return m.countLive() == 0 })
-	t.Logf("killed the provider %d times while scaling down", killed)
+	s.crashUntil(m.Provider, random, kills, replicas, func() int { return replicas - m.countLive() })
 	m.awaitNoMachines()
 	if n := m.countLive(); n != 0 {
 		t.Errorf("%d instances are left", n)
@@ -80,16 +79,24 @@ func (m *machinist) slowCloud() {
 	}
 }
 
-// crashUntil kills the process at random moments. crashUntil stops when done returns true or after n kills, and returns
-// the number of kills.
-func (s *supervised) crashUntil(p *child.Process, random *rand.Rand, n int, done func() bool) int {
+// crashUntil kills the process n times while it works on a number of machines, each time after random progress. It
+// fails the test if the process was never killed before the work was done.
+func (s *supervised) crashUntil(p *child.Process, random *rand.Rand, n, all int, done func() int) {
 	s.m.t.Helper()
-	for kill := range n {
-		<-time.After(time.Duration(random.IntN(2500)) * time.Millisecond)
-		if done() {
-			return kill
+	killed := 0
+	for now := 0; killed < n && now < all; {
+		next := now + 1 + random.IntN(max(1, (all-now)/n))
+		eventually(s.m.t, fmt.Sprintf("progress of %d machines", next), func() (bool, string) {
+			n := done()
+			return n >= next, fmt.Sprintf("the progress is %d machines", n)
+		})
+		if now = done(); now < all {
+			s.crash(p)
+			killed++
 		}
-		s.crash(p)
 	}
-	return n
+	s.m.t.Logf("killed the provider %d times while it worked on %d machines", killed, all)
+	if killed == 0 {
+		s.m.t.Errorf("the provider was never killed while it worked on %d machines", all)
+	}
 }

@@ -19,7 +19,7 @@ import (
 // existing records. A final run with -run '^$' reports the grants that no run used.
 const grants = "E2E_GRANTS"
 
-// isFull returns true if FULL=1 is set. The slow tests then run, and the other tests use more machines.
+// isFull reports whether FULL=1 is set. The slow tests then run, and the other tests use more machines.
 func isFull() bool { return os.Getenv("FULL") == "1" }
 
 // onlyInFull skips a slow test unless FULL=1. The argument similar contains the names of tests that check almost the

@@ -30,9 +30,9 @@ var programs = []string{stack.Manager, stack.Provider}
 
 const namespacesPerShard = 4
 
-// shardedFixture is the fixture of the tests with shards: a Machinist installation with fleets in several namespaces. The test
-// starts several processes of each program. Each process has its own user group, so the API server's audit log shows
-// who sent a write.
+// shardedFixture is the fixture of the tests with shards: a Machinist installation with fleets in several namespaces.
+// The test starts several processes of each program. Each process has its own user group, so the API server's audit
+// log shows who sent a write.
 type shardedFixture struct {
 	*machinist
 	namespaces []string

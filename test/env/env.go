@@ -42,7 +42,8 @@ import (
 // state is reached.
 const Patience = 2 * time.Minute
 
-// runningControlPlane is the control plane that Main or Start started. running is nil if the tests use another cluster (see Use).
+// runningControlPlane is the control plane that Main or Start started. runningControlPlane is nil if the tests use
+// another cluster (see Use).
 var runningControlPlane *controlplane.ControlPlane
 
 // administrator is the client configuration of an administrator. kubeconfig is the path of the same configuration.
@@ -110,7 +111,7 @@ func Config() *rest.Config { return rest.CopyConfig(administrator) }
 // Kubeconfig returns the path of an administrator's kubeconfig file.
 func Kubeconfig() string { return kubeconfig }
 
-// Impersonate impersonates a user who has all permissions, and returns the client configuration for this user.
+// Impersonate returns a client configuration that impersonates a user with all permissions.
 func Impersonate(user string) *rest.Config {
 	config := Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}

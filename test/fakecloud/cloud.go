@@ -1,7 +1,7 @@
 // Package fakecloud implements an in-memory cloud and its driver, for tests of reconcilers with a fake clock. The
 // package provides only the guarantees of the driver contract (provider.Driver). Reads may be stale. A creation may
-// take effect although its response was lost. A deletion may report Gone because of a stale read. Tests add faults for
-// single calls (Will, Fail) or for all calls (OnList, OnGet, OnDelete, Around).
+// take effect although its response was lost. A deletion may report Gone because of a stale read. Tests add faults
+// for single calls (Script, Fail) or for all calls (OnList, OnGet, OnDelete, WrapCall).
 //
 // The deterministic simulation uses another implementation, in test/simulation. The package copies its cloud at each
 // step of a search, and also simulates the kubelets.
@@ -33,13 +33,13 @@ type Cloud struct {
 	// Boot is how long a new instance takes to run, and Shutdown how long a deleted instance takes to disappear. By
 	// default, instances start and disappear during the call.
 	Boot, Shutdown time.Duration
-	// RemainingParts describes the parts that a deletion has left so far. Delete returns this text in DeleteResult.Remaining until the
-	// instance has disappeared.
+	// RemainingParts describes the parts that a deletion has left so far. Delete returns this text in
+	// DeleteResult.Remaining until the instance has disappeared.
 	RemainingParts string
 	// TagLookupDelay is how long lookups by tags do not find a new instance.
 	TagLookupDelay time.Duration
-	// ReadLag is the age of the states that reads return, including the reads at the beginning of Create, Delete and Adopt.
-	// A read may miss a new instance, return a deleted one, or return old tags.
+	// ReadLag is the age of the states that reads return, including the reads at the beginning of Create, Delete and
+	// Adopt. A read may miss a new instance, return a deleted one, or return old tags.
 	ReadLag time.Duration
 	// If Evasive is set, Delete does not report whether it found the instance.
 	Evasive bool

@@ -41,10 +41,10 @@ func (c *Cloud) record(now time.Time) {
 	}
 }
 
-// read returns the state that an instance had at an earlier time. The field Lag is the distance of this time from
+// read returns the state that an instance had at an earlier time. The field ReadLag is the distance of this time from
 // now. If the instance did not exist at that time, read returns nil.
 func (c *Cloud) read(h *history) *provider.Instance {
-	shown := h.last() // Without Lag, a read is current even after the clock was set back.
+	shown := h.last() // Without ReadLag, a read is current even after the clock was set back.
 	if c.ReadLag > 0 {
 		shown = nil
 		for _, v := range h.versions {

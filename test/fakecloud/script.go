@@ -24,8 +24,8 @@ type Step struct {
 	EditAnswer func(*provider.Instance)
 }
 
-// Script scripts the next calls of an operation, with one step for each call. The operation is Create, Get, Delete or
-// Adopt. Calls after the last step succeed.
+// Script sets the results of the next calls of an operation, with one step for each call. The operation is Create,
+// Get, Delete or Adopt. Calls after the last step succeed.
 func (c *Cloud) Script(operation string, steps ...Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,9 +16,9 @@ type Behaviour struct {
 	Doubles []string
 	// Tests contains the tests that compare the double with the real program, as folder and name: "test/x:TestThis".
 	Tests []string
-	// Reason contains the reason why no test compares the double with the real program: the program that is not
-	// available, and the documentation that describes its behavior. If Tests is not empty, Reason may contain the limits
-	// of these tests.
+	// Reason explains why no test compares the double with the real program: the program that is not available, and
+	// the documentation that describes its behavior. If Tests is not empty, Reason may contain the limits of these
+	// tests.
 	Reason string
 }
 

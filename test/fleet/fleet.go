@@ -187,8 +187,8 @@ func (f *Fleet) Await(what string, ok func([]v1beta1.Machine) bool) []v1beta1.Ma
 	return list.Items
 }
 
-// WaitRunning waits until the fleet has the requested number of machines. All machines must be in the phase Running and
-// have the given class.
+// WaitRunning waits until the fleet has the requested number of machines. All machines must be in the phase Running
+// and have the given class.
 func (f *Fleet) WaitRunning(class string) []v1beta1.Machine {
 	f.Helper()
 	return f.RunningAre(Machines, class)
@@ -206,7 +206,8 @@ func (f *Fleet) RunningAre(n int, class string) []v1beta1.Machine {
 	})
 }
 
-// WaitGone waits until all machines have been deleted, and checks that no Nodes, instances and parts of instances remain.
+// WaitGone waits until all machines have been deleted, and checks that no Nodes, instances and parts of instances
+// remain.
 func (f *Fleet) WaitGone() {
 	f.Helper()
 	f.Await("no machine", func(all []v1beta1.Machine) bool { return len(all) == 0 })

@@ -79,5 +79,5 @@ func (p *Program) Terminate() error {
 	return err
 }
 
-// Output returns the output that Until and Terminate have read.
+// Output returns the output that WaitFor and Terminate have read.
 func (p *Program) Output() string { return p.output.String() }

@@ -17,7 +17,7 @@ type Incident struct {
 	// Behavior contains the behavior of Machinist in the same situation, in one paragraph.
 	Behavior string
 	// Proofs are the tests and scenarios that reproduce the cause. The tests and scenarios fail if Machinist does not
-	// behave as described in Here.
+	// behave as described in Behavior.
 	Proofs []Proof
 }
 

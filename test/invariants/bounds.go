@@ -103,9 +103,9 @@ func (o *Owner) Note(position int64, object client.Object, b Bounds) {
 // LastBounds returns the bounds of the last version.
 func (o *Owner) LastBounds() Bounds { return o.Versions[len(o.Versions)-1].Bounds }
 
-// BoundsSince returns the bounds for a controller that has seen all changes before the given position. The controller may
-// base its decision on the version at this position or on any later version. So BoundsSince returns the highest maximum and
-// the lowest minimum of these versions.
+// BoundsSince returns the bounds for a controller that has seen all changes before the given position. The controller
+// may base its decision on the version at this position or on any later version. So BoundsSince returns the highest
+// maximum and the lowest minimum of these versions.
 func (o *Owner) BoundsSince(since int64) (most, least int) {
 	least = math.MaxInt
 	for i, v := range o.Versions {

@@ -31,13 +31,14 @@ const (
 	// CutRefuse means that the link closes all connections and accepts no new connections.
 	CutRefuse
 	// CutDrop means that the link drops all data, and the end of connections, without an error. Connections stay
-	// open, and the link accepts new connections. Connections that lost data are closed when the link becomes Whole.
+	// open, and the link accepts new connections. Connections that lost data are closed when the link is no longer
+	// interrupted (CutNone).
 	CutDrop
 )
 
 type connection struct {
 	from, to net.Conn // nil until a server has accepted the connection
-	// hasLostData means that the link dropped data or the end of the connection.
+	// hasLostData is true if the link dropped data or the end of the connection.
 	hasLostData bool
 }
 
@@ -80,7 +81,7 @@ func (l *Link) Connections(server string) (forwarded, failed int) {
 	return l.forwarded[server], l.failed
 }
 
-// SetCut changes how the link is interrupted.
+// SetCut sets how the link is interrupted.
 func (l *Link) SetCut(cut Cut) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +130,7 @@ func (l *Link) serve(c *connection) {
 	case CutRefuse:
 		return
 	case CutDrop:
-		_, _ = io.Copy(io.Discard, c.from) // until Become or the client closes the connection
+		_, _ = io.Copy(io.Discard, c.from) // until SetCut or the client closes the connection
 		return
 	}
 	for _, server := range l.nextServers() {

@@ -132,8 +132,8 @@ var (
 	unsimulatedStates string
 )
 
-// RecordedStates returns the machine states that the simulation reaches, and the machine states that the simulation cannot
-// reach.
+// RecordedStates is a function that returns the machine states that the simulation reaches, and the machine states
+// that the simulation cannot reach.
 var RecordedStates = sync.OnceValue(func() States {
 	all := States{}
 	for _, text := range []string{recorded, unsimulatedStates} {

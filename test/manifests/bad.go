@@ -23,16 +23,16 @@ const (
 	ByProvider Guard = "webhook of the provider"
 )
 
-// InvalidObject is an object with a mistake. The API server must refuse this object under strict field validation, the default of
-// kubectl.
+// InvalidObject is an object with a mistake. The API server must refuse this object under strict field validation,
+// the default of kubectl.
 type InvalidObject struct {
 	// Name consists of the kind and a description of the mistake. Names are unique in the table.
 	Name string
 	// Sample is the correct object. Changes contains the changes that add the mistake.
 	Sample  string
 	Changes Changes
-	// For an update, ChangesBefore contains the changes from the sample to the existing object. They may be empty. ChangesBefore is nil if
-	// the mistake is in a new object.
+	// For an update, ChangesBefore contains the changes from the sample to the existing object. The changes may be
+	// empty. ChangesBefore is nil if the mistake is in a new object.
 	ChangesBefore Changes
 	// Reports contains the texts that the rejection must contain, in particular the name of the field.
 	Reports []string

@@ -16,9 +16,11 @@ type host struct {
 	dir      string
 	programs programs
 	output   io.Writer
-	lock     sync.Mutex // protects output
+	lock     sync.Mutex // protects output and ended
 
 	processes []*child.Process
+	// ended describes the processes that ended unexpectedly.
+	ended []error
 }
 
 func newHost(output io.Writer) (*host, error) {
@@ -69,7 +71,11 @@ func (h *host) startRuntime(layouts []string) (await func(context.Context) error
 
 func (h *host) newProcess(name, path string, args ...string) *child.Process {
 	return &child.Process{Name: name, Path: path, Args: args, Dir: h.dir, OnExit: func(p *child.Process, err error) {
-		h.logf("%s ended unexpectedly: %v; %s", p.Name, err, p.LogTail())
+		ended := fmt.Errorf("%s ended unexpectedly: %w; %s", p.Name, err, p.LogTail())
+		h.logf("%v", ended)
+		h.lock.Lock()
+		defer h.lock.Unlock()
+		h.ended = append(h.ended, ended)
 	}}
 }
 
@@ -103,6 +109,13 @@ func writeFile(path, content string, mode os.FileMode) error {
 		return err
 	}
 	return os.WriteFile(path, []byte(content), mode)
+}
+
+// unexpectedEnds returns an error if processes have ended unexpectedly.
+func (h *host) unexpectedEnds() error {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return errors.Join(h.ended...)
 }
 
 func (h *host) logf(format string, args ...any) {

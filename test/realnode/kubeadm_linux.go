@@ -59,7 +59,7 @@ func StartKubeadm(ctx context.Context, o KubeadmOptions) (*KubeadmCluster, error
 	}
 	c := &KubeadmCluster{host: h}
 	if err := c.start(ctx, o); err != nil {
-		return nil, errors.Join(fmt.Errorf("start kubeadm cluster: %w", err), c.Stop())
+		return nil, errors.Join(fmt.Errorf("start kubeadm cluster: %w", err), c.Stop(), c.unexpectedEnds())
 	}
 	c.logf("the kubeadm cluster is ready after %s", since(begun))
 	return c, nil

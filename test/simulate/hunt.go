@@ -15,22 +15,23 @@ import (
 const quickMutants = 8
 
 type hunt struct {
-	// namePattern is a pattern for the names of bugs. Only every n-th matching bug is planted.
+	// namePattern selects bugs by name. Of the selected bugs, the hunt plants one in `every`.
 	namePattern string
 	every       int
 	workers     int
-	// If quick is set, the hunt tests only a sample of those bugs that many runs find.
+	// If isQuick is set, the hunt tests only a sample of those bugs that many runs find.
 	isQuick bool
 	// If kindCloud or exclusive is set, the hunt checks that only the matching feature of the simulation finds the bug.
 	kindCloud, exclusive bool
 	// baseline contains the number of runs without the new dimensions. These runs must not find an exclusive bug.
 	baseline baseline
-	// oneProgram plants all bugs in one program for the baseline. This is much faster, but one bug may hide another.
+	// If oneProgram is set, the hunt plants all bugs in one program for the baseline. This is much faster, but one
+	// bug may hide another.
 	oneProgram bool
 	// measure makes the hunt count how many runs find each bug.
 	measure bool
-	// programFolder is the folder in which the hunt stores the programs. If keep is not empty, the hunt does not run the
-	// programs.
+	// programFolder is the folder in which the hunt stores the programs. If programFolder is not empty, the hunt does
+	// not run the programs.
 	programFolder string
 }
 

@@ -3,8 +3,8 @@ package main
 // mutant is a bug that a developer might introduce. A useful simulation finds all of them.
 type mutant struct {
 	name string
-	// To plant the bug, the hunt replaces the text "from" in the file by the text "to". The old text must occur exactly
-	// once in the file.
+	// To plant the bug, the hunt replaces oldText in the file by newText. The old text must occur exactly once in the
+	// file.
 	file, oldText, newText string
 	// alsoRemoved is another change that is planted together with this bug. The additional change removes a check that
 	// would hide the bug.

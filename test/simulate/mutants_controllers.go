@@ -80,6 +80,12 @@ func controllerMutants() []mutant {
 			scenario: "preserve", finds: "preservation: ",
 		},
 		{
+			name: "preserve-now-ignored", quick: true, file: "internal/machine/preservation/preservation.go",
+			oldText:  "	case v1beta1.PreserveNow:\n	case v1beta1.PreserveWhenFailed:\n		if !replacedForFailure(m)",
+			newText:  "	case v1beta1.PreserveNow:\n		return false\n	case v1beta1.PreserveWhenFailed:\n		if !replacedForFailure(m)",
+			scenario: "preserve", finds: "machines are preserved",
+		},
+		{
 			name: "token-left", quick: true, file: "internal/class/bootstrap/token.go",
 			oldText: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", newText: "",
 			scenario: "create-with-token", finds: "tokens are left",
@@ -177,6 +183,17 @@ func controllerMutants() []mutant {
 			oldText:  "if !s.Unreachable && s.failures >= failuresUntilUnreachable {",
 			newText:  "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
 			scenario: "target-outage", finds: "I6",
+		},
+		{
+			name: "outages-count", file: "internal/platform/reachability/state.go",
+			oldText: "		if to.After(from) {", newText: "		if to.Before(from) {",
+			scenario: "join-in-target-outage", finds: "I6: machine .* failed to join after only",
+		},
+		{
+			name: "windows-close-early", file: "internal/platform/window/window.go",
+			oldText:  "duration: int64(in.Duration.Duration / time.Second)}",
+			newText:  "duration: int64(in.Duration.Duration / time.Second / 2)}",
+			scenario: "budget-windows", finds: "budget: ",
 		},
 		{
 			name: "freeze-ignored-by-the-set", file: "internal/fleet/machineset/scale.go",

@@ -16,9 +16,9 @@ import (
 type build struct {
 	mutant mutant
 	binary string
-	// simpleProgram is a second program with the same bug. In the second program, the feature of the simulation that was added
-	// to find the bug is turned off. If flags can turn off this feature, simple equals binary. simple is set only in a
-	// hunt with the flag exclusive.
+	// simpleProgram is a second program with the same bug. In the second program, the feature of the simulation that
+	// was added to find the bug is turned off. If flags can turn off this feature, simpleProgram equals binary.
+	// simpleProgram is set only in a hunt with the flag exclusive.
 	simpleProgram string
 	took          time.Duration
 	err           error

@@ -28,9 +28,9 @@ const (
 
 type agent struct {
 	kubelet string
-	// working is the version to which the agent is currently updating the node. If no update is in progress, working is
-	// empty. answer is the result of the last update until the agent has reported it. worked is the version of the last
-	// update.
+	// working is the version to which the agent is currently updating the node. If no update is in progress, working
+	// is empty. answer is the result of the last update until the agent has reported it. lastVersion is the version
+	// of the last update.
 	working, lastVersion, answer string
 }
 

@@ -86,6 +86,10 @@ func (l *capacityLedger) missing() (missing []string) {
 		classes[o.GetName()] = o.(*v1beta1.MachineClass)
 	}
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		_, min := o.GetAnnotations()[v1beta1.AutoscalerMinSizeAnnotation]
+		if _, max := o.GetAnnotations()[v1beta1.AutoscalerMaxSizeAnnotation]; !min || !max {
+			continue // The deployment is not a node group.
+		}
 		template := &o.(*v1beta1.MachineDeployment).Spec.Template.Spec
 		if template.ClassRef == nil || classes[template.ClassRef.Name] == nil {
 			missing = append(missing, fmt.Sprintf("the class of %s does not exist", o.GetName()))

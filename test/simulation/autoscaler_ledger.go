@@ -23,9 +23,9 @@ import (
 // manager may delete.
 type ledger struct {
 	world *World
-	// dueMachines contains the marked machines that must be deleted, because the size was lowered for them. excused contains
-	// the marked machines that may stay, because the size was raised again, or because another machine was deleted
-	// instead.
+	// dueMachines contains the marked machines that must be deleted, because the size was lowered for them. excused
+	// contains the marked machines that may stay, because the size was raised again, or because another machine was
+	// deleted instead.
 	dueMachines map[uid]int64 // revision at which the size was lowered
 	excused     map[uid]bool
 	// free is the number of machines that the manager may choose itself. Each of them results from a lower size without
@@ -213,7 +213,7 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 		l.excuseOne() // The rollout made room.
 	case !isAvailable && l.notExcused() >= l.live()-l.size(owner.UID):
 		l.excuseOne() // This machine was deleted instead of a due machine.
-	case o.liveMachines(owner.UID) > l.smallestSize(owner.UID, instructed.known):
+	case o.liveMachines(owner.UID, o.seenRevisions()["Machine"]) > l.smallestSize(owner.UID, instructed.known):
 	case l.free > 0:
 		l.free--
 	case !isAvailable:
@@ -225,8 +225,8 @@ func (l *ledger) checkDeletion(m *v1beta1.Machine) {
 	}
 }
 
-// isOutdated reports whether the machine is outdated: the deployment's template had another class at the given revision
-// or later.
+// isOutdated reports whether the machine is outdated: the deployment's template had another class at the given
+// revision or later.
 func (l *ledger) isOutdated(m *v1beta1.Machine, since int64) bool {
 	for i, t := range l.templates {
 		if (i+1 == len(l.templates) || l.templates[i+1].revision > since) && t.class != m.Spec.ClassRef.Name {

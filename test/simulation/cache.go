@@ -50,8 +50,8 @@ type view struct {
 
 	objects []client.Object // by key
 	seen    int64
-	// backlog contains the changes that are not in the view yet. scanned is the revision up to which the log was
-	// searched for them.
+	// backlog contains the changes that are not in the view yet. scannedRevision is the revision up to which the log
+	// was searched for them.
 	scannedRevision int64
 	backlog         []apiserver.Change
 	// ownWrites contains the revision of this process's last write to each object. A read of an object waits until the

@@ -59,7 +59,7 @@ type instance struct {
 	// isReported is true after the cloud has returned the instance to a process.
 	isReported bool
 	missing    time.Time
-	// willFail means that the instance will fail before it boots.
+	// willFail is true if the instance will fail before it boots.
 	willFail bool
 	// laterAddresses contains addresses that a new instance does not have yet. addressed is the time when the instance
 	// gets these addresses.
@@ -69,9 +69,6 @@ type instance struct {
 	reclaim
 	flapped time.Time
 	legacy  legacyTags
-	// madeFor is the UID of the machine for which the instance was created. It is set only if a corruption has changed
-	// the tag with this UID.
-	madeFor types.UID
 	// trail records what the orphan collection has read about the instance.
 	trail trail
 }
@@ -109,7 +106,7 @@ func (c *Cloud) instancesOf(uid types.UID) (found []*instance) {
 }
 
 // owner returns the machine that created or adopted the instance.
-func (in *instance) owner() types.UID { return cmp.Or(in.madeFor, in.MachineUID) }
+func (in *instance) owner() types.UID { return in.MachineUID }
 
 func (c *Cloud) next() (at time.Time, any bool) {
 	consider := func(t time.Time) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/controllermanager"
@@ -17,9 +16,9 @@ const (
 	// than the join timeout, which could hide a bug by replacing the machine. patience is longer than the waits after a
 	// fault and the settle time.
 	patience = 15 * time.Minute
-	// patienceWithTags is the time limit of a run in which the tags of an instance were changed. Only the join timeout
-	// repairs such a change, because it replaces the machine.
-	patienceWithTags = patience + v1beta1.DefaultCreationTimeout
+	// within is the absolute limit of a run, in addition to the times for which its users wait. A fault or an action can
+	// start patience again, but cannot move this limit.
+	within = 75 * time.Minute
 	// finalWriteTime is the time for the last status writes after the run has reached its end. After that, the
 	// simulation checks that nothing changes for longWatch, or for shortWatch in the numerous runs of plans. shortWatch
 	// is longer than any wait that starts with a fault.
@@ -42,6 +41,9 @@ func (w *World) Run(wrong func(*World) string) error {
 			continue
 		}
 		missing := wrong(w)
+		if w.clock.at.After(w.mustEnd) && !w.mustEnd.IsZero() {
+			return unsettledError{fmt.Errorf("the run has not reached its end in time: %s", missing)}
+		}
 		if missing == "" && len(w.script) == 0 && !w.faultsLast() {
 			return w.rest(wrong)
 		}
@@ -52,7 +54,7 @@ func (w *World) Run(wrong func(*World) string) error {
 				disturbed = at
 			}
 		}
-		late := waits && at.After(disturbed.Add(w.patience()+w.wallClockLag()))
+		late := waits && at.After(disturbed.Add(patience+w.wallClockLag()))
 		after := patience / 2
 		if late { // A late list delays the discovery that most instances are orphans.
 			after = 0
@@ -67,18 +69,11 @@ func (w *World) Run(wrong func(*World) string) error {
 		case !waits:
 			return unsettledError{fmt.Errorf("everything is settled, but %s", missing)}
 		case late:
-			return unsettledError{fmt.Errorf("%s after the last disturbance, %s", w.patience(), missing)}
+			return unsettledError{fmt.Errorf("%s after the last disturbance, %s", patience, missing)}
 		}
 		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
 	}
 	return fmt.Errorf("not settled after %d steps: %s", maxSteps, wrong(w))
-}
-
-func (w *World) patience() time.Duration {
-	if w.corrupted != nil && w.corrupted.Field.Kind == "Instance" {
-		return patienceWithTags
-	}
-	return patience
 }
 
 func (w *World) watchTime() time.Duration {
@@ -89,7 +84,7 @@ func (w *World) watchTime() time.Duration {
 }
 
 func (w *World) rest(wrong func(*World) string) error {
-	w.faults, w.stepsWhenSettled = nil, w.steps
+	w.faults, w.stepsWhenSettled, w.mustEnd = nil, w.steps, time.Time{}
 	w.cloud.past.disableEndless()
 	if err := w.runFor(w.settling()); err != nil {
 		return err

@@ -27,15 +27,13 @@ type Field struct {
 	Path []string
 }
 
-// Cluster names the API server or the cloud that stores an object.
+// Cluster names the API server that stores an object.
 type Cluster string
 
-// An object is stored by one of two API servers, or by the cloud. In the cloud, a corruption changes the tags of an
-// instance.
+// An object is stored by one of two API servers.
 const (
 	InControl Cluster = "control"
 	InTarget  Cluster = "target"
-	InCloud   Cluster = "cloud"
 )
 
 // ChangeKind is the way in which a corruption changes a field.
@@ -43,19 +41,20 @@ type ChangeKind string
 
 // Ways to change a field.
 const (
-	// ChangeDropped means that the field is removed. Emptied means that the field gets the zero value of its type.
+	// ChangeDropped means that the field is removed. ChangeEmptied means that the field gets the zero value of its
+	// type.
 	ChangeDropped ChangeKind = "dropped"
 	ChangeEmptied ChangeKind = "emptied"
-	// ChangeOfAnother means that the field gets the value that it has in another object of the same kind. Earlier means that
-	// the field gets one of its own earlier values.
+	// ChangeOfAnother means that the field gets the value that it has in another object of the same kind.
+	// ChangeEarlier means that the field gets one of its own earlier values.
 	ChangeOfAnother ChangeKind = "of-another"
 	ChangeEarlier   ChangeKind = "former"
-	// ChangeHighest means that the field gets an extreme value: a huge number, a time in the distant future, or a text of 253
-	// characters. A boolean gets the opposite value. Lowest means that the field gets a negative number or a time in
-	// the distant past.
+	// ChangeHighest means that the field gets an extreme value: a huge number, a time in the distant future, or a
+	// text of 253 characters. A boolean gets the opposite value. ChangeLowest means that the field gets a negative
+	// number or a time in the distant past.
 	ChangeHighest ChangeKind = "highest"
 	ChangeLowest  ChangeKind = "lowest"
-	// ChangeOther, Other2 and so on mean the remaining values of a field whose schema lists the allowed values.
+	// ChangeOther, ChangeOther2 and so on mean the remaining values of a field whose schema lists the allowed values.
 	ChangeOther  ChangeKind = "other"
 	ChangeOther2 ChangeKind = "other-2"
 	ChangeOther3 ChangeKind = "other-3"
@@ -68,7 +67,7 @@ func Hows() []ChangeKind {
 }
 
 // String returns the corruption in the format of ParseCorruption, for example
-// "40:control/Machine/fleet/m-1/status/phase=dropped" or "end:target/Node/-/m-1/metadata/labels/a~1b=emptied".
+// "40:control/Machine/fleet/m-1/status/phase=dropped" or "end:control/Machine/fleet/m-1/metadata/labels/a~1b=emptied".
 func (c Corruption) String() string {
 	at := "end"
 	if c.Effect != AtEnd {

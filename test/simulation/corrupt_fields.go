@@ -18,8 +18,9 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// corruptible are the kinds whose fields are corrupted: Machinist's own kinds, Nodes, and other kinds that Machinist
-// writes or reads. Other objects of old systems, kubelets and applications stay intact.
+// corruptible are the kinds whose fields are corrupted: Machinist's own kinds, and other kinds in which Machinist keeps
+// state. Ordinary inputs are not corrupted, because the other scenarios change them: specs, the data of Secrets, Nodes,
+// and the tags of instances.
 //
 // The Leases of Machinist's processes are corrupted in a different way (see corrupt_lease.go). The world has no Leases
 // for Nodes. The Lease that a migration acquires from an old system stays intact, because the old system would treat
@@ -31,9 +32,7 @@ var corruptible = map[Cluster][]schema.GroupVersionKind{
 		v1beta1.GroupVersion.WithKind("MachineHealthCheck"), v1beta1.GroupVersion.WithKind("MachineDisruptionBudget"),
 		v1beta1.GroupVersion.WithKind("Migration"), corev1.SchemeGroupVersion.WithKind("Secret"),
 	},
-	InTarget: {
-		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Secret"), requestKind,
-	},
+	InTarget: {corev1.SchemeGroupVersion.WithKind("Secret"), requestKind},
 }
 
 // notCorruptible contains the fields that the API server controls. A write to such a field either has no effect or has
@@ -71,11 +70,7 @@ func (w *World) storedObjects() (all []stored, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, inUse...)
-	for _, in := range w.cloud.instances {
-		all = append(all, stored{Field: Field{Cluster: InCloud, Kind: "Instance", Name: in.ProviderID}, content: tagsOf(in)})
-	}
-	return all, nil
+	return append(all, inUse...), nil
 }
 
 // beforeOf returns a function that finds the earlier versions of an object. beforeOf searches the log only on its first
@@ -96,17 +91,6 @@ func (w *World) beforeOf(cluster Cluster, gvk schema.GroupVersionKind, o client.
 	})
 }
 
-func tagsOf(in *instance) content {
-	out := content{}
-	for name, value := range map[string]string{"cluster": in.ClusterID, "machineUID": string(in.MachineUID),
-		"machine": in.MachineKey} {
-		if value != "" {
-			out[name] = value
-		}
-	}
-	return content{"tags": out}
-}
-
 func (w *World) serverOf(c Cluster) *apiserver.Server {
 	if c == InTarget {
 		return w.target
@@ -122,14 +106,18 @@ func contentOf(o client.Object) (content, error) {
 	return c, nil
 }
 
-func fieldsOf(c content) (paths [][]string) {
+// isInput reports whether a field contains what users request. The spec of a Lease is not an input, because it records
+// which process leads.
+func isInput(kind, field string) bool { return field == "spec" && kind != "Lease" || field == "data" }
+
+func fieldsOf(kind string, c content) (paths [][]string) {
 	var walk func(value any, path []string)
 	visit := func(value any, path []string) {
 		if len(path) == 1 && path[0] == "metadata" {
 			walk(value, path)
 			return
 		}
-		if slices.Contains(notCorruptible, strings.Join(path, ".")) {
+		if slices.Contains(notCorruptible, strings.Join(path, ".")) || len(path) == 1 && isInput(kind, path[0]) {
 			return
 		}
 		paths = append(paths, slices.Clone(path))

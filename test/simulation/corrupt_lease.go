@@ -77,8 +77,9 @@ func (w *World) leaseInUse(process, name, holder string, at time.Time, transitio
 		Spec:       resourcelock.LeaderElectionRecordToLeaseSpec(&record)}
 }
 
-// leaseValue returns the new value for a field of a Lease. A corruption of the kind Earlier writes the value of the
-// previous leader. A corruption of the kind Other writes the value of the candidate that waits for the Lease.
+// leaseValue returns the new value for a field of a Lease. A corruption of the kind ChangeEarlier writes the value of
+// the previous leader. A corruption of the kind ChangeOther writes the value of the candidate that waits for the
+// Lease.
 func (w *World) leaseValue(o stored, path []string, now any, how ChangeKind) (to any, possible bool) {
 	process := w.processOf(o.Name)
 	if process == nil {

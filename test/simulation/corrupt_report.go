@@ -11,12 +11,13 @@ import (
 
 // CorruptionReport contains the number of runs, their outcomes and the failures of a Corruptions sweep.
 type CorruptionReport struct {
-	// PossibleCount is the number of corruptions that are possible in the selected states. RunCount is the number of corruptions
-	// for which a run was made.
+	// PossibleCount is the number of corruptions that are possible in the selected states. RunCount is the number of
+	// corruptions for which a run was made.
 	PossibleCount, RunCount int
 	// ByField contains the numbers of outcomes for each field. Fields that were not tried have an entry too.
 	ByField map[string]CorruptionCounts
-	// ChangeKinds contains the possible kinds of changes of each field, as pairs. The value is true if this change was tried.
+	// ChangeKinds contains the possible kinds of changes of each field, as pairs. The value is true if this change
+	// was tried.
 	ChangeKinds map[string]bool
 	Failures    []Failure
 	Took        time.Duration

@@ -3,15 +3,9 @@ package simulation
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"runtime/debug"
 	"slices"
-	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"machinist.dev/machinist/api/v1beta1"
 )
 
 // Outcome is the result of a corruption.
@@ -23,10 +17,11 @@ const (
 	OutcomeNotAdmitted Outcome = "refused by admission"
 	// OutcomeRepaired: the field has its regular value again, and the run ends like the undisturbed run.
 	OutcomeRepaired Outcome = "repaired"
-	// OutcomeHarmless means that the field keeps the changed value, and that the run otherwise ends like the run without the
-	// corruption.
+	// OutcomeHarmless means that the field keeps the changed value, and that the run otherwise ends like the run
+	// without the corruption.
 	OutcomeHarmless Outcome = "harmless"
-	// OutcomeNamed: a condition or an event reports the problem. No instance is lost or leaked.
+	// OutcomeNamed: a condition or an event of the corrupted object, its owner or its children reports the problem. No instance
+	// is lost or leaked.
 	OutcomeNamed Outcome = "named"
 	// OutcomeAskedFor: Machinist did what the changed field requests according to its documentation.
 	OutcomeAskedFor Outcome = "asked for"
@@ -109,9 +104,6 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 	asks, named := w.corrupted.asks, w.reportedProblems(r.end)
 	may := w.corrupted.permits
 	if err != nil {
-		if asks != nil && asks.isEndless && named != "" && w.oracle.failure() == nil {
-			return OutcomeNamed, nil
-		}
 		if !errors.As(err, &unsettled) {
 			return OutcomeViolated, err
 		}
@@ -129,27 +121,32 @@ func (w *World) judgeCorruption(r *recording, existing map[string]bool) (outcome
 	if leaked := w.leaked(r); leaked != "" && !may(func(a *meaning) bool { return a.mayLeak }) {
 		return OutcomeViolated, fmt.Errorf("instance %s leaks (%s)", leaked, named)
 	}
+	if err != nil {
+		// Events disappear, so only a condition can explain for how long as necessary why the fleet waits.
+		if len(named.conditions) == 0 {
+			return OutcomeViolated, fmt.Errorf("no condition of a related object names the corruption: %w", err)
+		}
+		return OutcomeNamed, nil
+	}
 	got := r.comparable(endOf(w))
 	difference := got.difference(r.comparable(r.result.FinalState))
 	switch {
-	case err == nil && difference == "" && w.isRepaired(r):
+	case difference == "" && w.isRepaired(r):
 		return OutcomeRepaired, nil
-	case err == nil && difference == "":
+	case difference == "":
 		return OutcomeHarmless, nil
-	case may(func(a *meaning) bool { return a.mayDiffer || a.mayLose || a.mayLeak }):
+	case may(func(a *meaning) bool { return a.mayDiffer || a.mayLose || a.mayLeak }) || w.corrupted.mayLeak():
 		return OutcomeAskedFor, nil
-	case named != "":
+	case named.any():
 		return OutcomeNamed, nil
-	case err != nil:
-		return OutcomeViolated, fmt.Errorf("no condition or event reports the corruption: %w", err)
 	case r.endsAnyway(w, got):
 		return OutcomeHarmless, nil
 	}
 	return OutcomeViolated, fmt.Errorf("no condition or event explains the difference from the undisturbed run:\n    %s", difference)
 }
 
-// extremeText matches a text that the corruption Highest has written, and the characters around this text. Machinist does
-// not remove conditions with such a type, because another client has written them.
+// extremeText matches a text that a corruption of the kind ChangeHighest has written, and the characters around this
+// text. Machinist does not remove conditions with such a type, because another client has written them.
 var extremeText = regexp.MustCompile(` ?x{200,}[^ \]]*`)
 
 func withoutExtremes(e End) End {
@@ -183,9 +180,9 @@ func (w *World) checkQuiet(most int) error {
 	return nil
 }
 
-// lostInstance returns an instance that no longer exists although its machine is still wanted, or "". While machines are being
-// deleted, the order of actions decides which instances are deleted. In this case, the number of created instances is
-// compared with the undisturbed run.
+// lostInstance returns an instance that no longer exists although its machine is still wanted, or "". While machines
+// are being deleted, the order of actions decides which instances are deleted. In this case, the number of created
+// instances is compared with the undisturbed run.
 func (w *World) lostInstance(r *recording, existing map[string]bool) string {
 	if w.corrupted.Effect != AtEnd {
 		// In another order of actions, a machine may be deleted before it gets an instance.
@@ -256,49 +253,6 @@ func (w *World) leaked(r *recording) string {
 		return in.ProviderID
 	}
 	return ""
-}
-
-// reportedProblems returns the warning events since the corruption, and the failing conditions. Conditions that also
-// fail at the end of the undisturbed run are left out.
-func (w *World) reportedProblems(end *World) string {
-	usual := end.failingConditions()
-	var out []string
-	for _, c := range slices.Sorted(maps.Keys(w.failingConditions())) {
-		if !usual[c] {
-			out = append(out, c)
-		}
-	}
-	for _, e := range w.corrupted.events {
-		out = append(out, "event "+e)
-	}
-	return strings.Join(out, ", ")
-}
-
-func (w *World) failingConditions() map[string]bool {
-	out := map[string]bool{}
-	for _, gvk := range corruptible[InControl] {
-		for _, o := range w.control.Snapshot(gvk) {
-			with, ok := o.(interface{ GetConditions() []metav1.Condition })
-			if !ok {
-				continue
-			}
-			for _, c := range with.GetConditions() {
-				if c.Status != goodStatus(c.Type) && c.Status != "" {
-					out[fmt.Sprintf("%s %s: %s=%s (%s)", gvk.Kind, o.GetName(), c.Type, c.Status, c.Reason)] = true
-				}
-			}
-		}
-	}
-	return out
-}
-
-func goodStatus(condition string) metav1.ConditionStatus {
-	switch condition {
-	case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
-		v1beta1.ConditionDeleting, v1beta1.ConditionOrphanRemovalBlocked, v1beta1.ConditionStuck:
-		return metav1.ConditionFalse
-	}
-	return metav1.ConditionTrue
 }
 
 // isRepaired reports whether the field has its value from before the corruption, or from the end of the undisturbed

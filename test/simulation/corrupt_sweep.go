@@ -27,7 +27,8 @@ type Corruptions struct {
 	FieldPattern *regexp.Regexp
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// StopEarly is called with the failures so far, unless it is nil. If the function returns true, the sweep ends early.
+	// StopEarly is called with the failures so far, unless it is nil. If the function returns true, the sweep ends
+	// early.
 	StopEarly func([]Failure) bool
 }
 
@@ -182,7 +183,7 @@ func (r *recording) states(n int) (out []int) {
 func pathsOf(objects []stored, o stored) (paths [][]string, err error) {
 	seen := map[string]bool{}
 	add := func(c content) {
-		for _, path := range fieldsOf(c) {
+		for _, path := range fieldsOf(o.Kind, c) {
 			if key := strings.Join(path, "\x00"); !seen[key] {
 				seen[key] = true
 				paths = append(paths, path)

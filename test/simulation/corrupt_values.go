@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/install/manifests"
 )
 
-// longestText is the length of the text that a corruption of the kind Highest writes. Longer names are not valid in
-// Kubernetes.
+// longestText is the length of the text that a corruption of the kind ChangeHighest writes. Longer names are not
+// valid in Kubernetes.
 const longestText = 253
 
 // newValue returns the new value of a field, whether the field is removed, and whether the change is possible.
@@ -142,8 +142,7 @@ var schemas = sync.OnceValue(func() map[string]*apiextensionsv1.JSONSchemaProps 
 	return out
 })
 
-// otherOf returns the n-th possible value after the current one, if the schema lists the values of the field. otherOf
-// also knows the possible statuses of Node conditions.
+// otherOf returns the n-th possible value after the current one, if the schema lists the values of the field.
 func otherOf(kind string, path []string, now any, n int) (any, bool) {
 	text, ok := now.(string)
 	if !ok {
@@ -167,8 +166,6 @@ func otherOf(kind string, path []string, now any, n int) (any, bool) {
 		for _, v := range s.Enum {
 			values = append(values, strings.Trim(string(v.Raw), `"`))
 		}
-	} else if len(path) > 2 && path[1] == "conditions" && path[len(path)-1] == "status" {
-		values = []string{"True", "False", "Unknown"}
 	}
 	for i, v := range values {
 		if v == text && n < len(values) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -17,21 +16,17 @@ type corrupted struct {
 	Corruption
 	before, after any
 	asks          *meaning
-	// corruptionTime is the time of the corruption. waived is true if the oracle has skipped a rule because of the corruption.
+	// corruptionTime is the time of the corruption. isWaived is true if the oracle has skipped a rule because of the
+	// corruption.
 	corruptionTime time.Time
 	isWaived       bool
-	events         []string
+	// related contains the corrupted object, its owners and its children at the time of the corruption.
+	related map[string]bool
 }
 
 var errNoSuchField = errors.New("the field does not exist or cannot be changed in this way")
 
 type refusedError struct{ error }
-
-func (c *corrupted) noteEvent(kind, reason string) {
-	if c != nil && kind == "Warning" && !slices.Contains(c.events, reason) {
-		c.events = append(c.events, reason)
-	}
-}
 
 func (c *corrupted) allows(rule string, now time.Time) bool {
 	if c == nil || c.asks == nil || !slices.Contains(c.asks.rules, rule) && (rule != "incident" || !c.asks.mayLose) ||
@@ -44,6 +39,20 @@ func (c *corrupted) allows(rule string, now time.Time) bool {
 
 func (c *corrupted) permits(what func(*meaning) bool) bool {
 	return c.asks != nil && (!c.asks.onlySoon || c.isWaived) && what(c.asks)
+}
+
+// givesUp reports whether the corruption permits that an instance or a Node remains after its machine.
+func (c *corrupted) givesUp() bool {
+	return c != nil && c.permits(func(m *meaning) bool { return m.mayLeak })
+}
+
+// mayLeak reports whether the corruption may make Machinist forget a Node whose instance is gone already.
+func (c *corrupted) mayLeak() bool { return c != nil && c.asks != nil && c.asks.mayLeak }
+
+// isToken reports whether the corruption changed the owner of a bootstrap token. Kubernetes deletes this token when it
+// expires.
+func (c *corrupted) isToken(name string) bool {
+	return c != nil && c.asks != nil && c.Field.Cluster == InTarget && c.Field.Kind == "Secret" && c.Field.Name == name
 }
 
 // corrupt changes a field with all permissions, subject to the API server's admission. If dry is true, the field is not
@@ -71,21 +80,16 @@ func (w *World) corruptOne(all []stored, o stored, c Corruption, dry bool) error
 	next := withValue(o.content, c.Field.Path, to, drop).(map[string]any)
 	before, _ := valueAt(o.content, c.Field.Path)
 	if !dry {
-		deleted := o.object != nil && !o.object.GetDeletionTimestamp().IsZero()
-		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: requestedBy(c, deleted),
-			corruptionTime: w.clock.at}
+		w.corrupted = &corrupted{Corruption: c, before: before, after: to, asks: requestedBy(c), corruptionTime: w.clock.at,
+			related: relatedTo(all, c.Field.objectName())}
 		w.disturbed, w.lastFault, w.stepsAtFault = w.clock.at, w.clock.at, w.steps
+		if end := w.clock.at.Add(within); end.After(w.mustEnd) {
+			w.mustEnd = end
+		}
 		w.logf("person: %s becomes %q, was %q", c.Field, shown(to), shown(before))
 	}
 	if o.Kind == "Lease" && !dry {
 		return w.corruptLease(c, to, drop)
-	}
-	if o.Cluster == InCloud {
-		if !dry {
-			tags, _ := next["tags"].(map[string]any)
-			w.retag(o.Name, tags)
-		}
-		return nil
 	}
 	return w.write(o.Cluster, next, c.Field.Path[0] == "status", dry)
 }
@@ -117,12 +121,4 @@ func (w *World) write(cluster Cluster, next content, status, dry bool) error {
 		return errNoSuchField // Defaulting or pruning restored the value.
 	}
 	return nil
-}
-
-func (w *World) retag(providerID string, tags content) {
-	in := w.cloud.byID(providerID)
-	in.madeFor = in.owner()
-	text := func(name string) string { s, _ := tags[name].(string); return s }
-	in.ClusterID, in.MachineUID, in.MachineKey = text("cluster"), types.UID(text("machineUID")), text("machine")
-	w.cloud.changeCount++
 }

@@ -53,7 +53,7 @@ func vanishesWithHook(r *rand.Rand) []Action {
 				updated++
 			}
 		}
-		return updated == 3
+		return updated >= 3
 	}
 	release := changeMachines("remove the hook", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain = nil })
 	return []Action{hold, vanish, roll("b").waitFor("the machine is being deleted", func(w *World) bool {

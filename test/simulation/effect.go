@@ -16,7 +16,7 @@ type Effect struct {
 	Verb, Kind, Name string
 	// Reads is true if the effect only reads and changes nothing.
 	Reads bool
-	// HasPrecondition means that a deletion has a resource version as a precondition.
+	// HasPrecondition is true if a deletion has a resource version as a precondition.
 	HasPrecondition bool
 	// Cloud means that the effect is a call of the cloud.
 	Cloud bool

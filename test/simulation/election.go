@@ -39,6 +39,8 @@ type elector struct {
 	lock     *fence.Lock
 	leads    bool
 	due      time.Time
+	// renewed is when this candidate last acquired or renewed its Lease.
+	renewed time.Time
 
 	record resourcelock.LeaderElectionRecord
 	raw    []byte
@@ -93,8 +95,17 @@ func (e *election) candidate() *elector {
 
 func (c *elector) isLeader() bool { return c.record.HolderIdentity == c.identity }
 
+// mayAct reports whether a leader may still act. The deadline counts from the last renewal (rule
+// lease-counts-from-send). In the simulation, a renewal takes no time.
+func (c *elector) mayAct() bool { return c.leads && c.world.clock.Since(c.renewed) < renewDeadline }
+
 func (c *elector) valid(now time.Time) bool {
 	return c.seenAt.Add(time.Duration(c.record.LeaseDurationSeconds) * time.Second).After(now)
+}
+
+func (c *elector) renew(r resourcelock.LeaderElectionRecord) bool {
+	c.renewed = c.world.clock.at
+	return c.observe(r)
 }
 
 func (c *elector) observe(r resourcelock.LeaderElectionRecord) bool {
@@ -111,12 +122,12 @@ func (c *elector) tryAcquireOrRenew() bool {
 	if c.isLeader() && c.valid(now) {
 		record.AcquireTime, record.LeaderTransitions = c.record.AcquireTime, c.record.LeaderTransitions
 		if c.lock.Update(ctx, record) == nil {
-			return c.observe(record)
+			return c.renew(record)
 		}
 	}
 	old, raw, err := c.lock.Get(ctx)
 	if apierrors.IsNotFound(err) {
-		return c.lock.Create(ctx, record) == nil && c.observe(record)
+		return c.lock.Create(ctx, record) == nil && c.renew(record)
 	}
 	if err != nil {
 		return false
@@ -133,7 +144,7 @@ func (c *elector) tryAcquireOrRenew() bool {
 	default:
 		record.LeaderTransitions = old.LeaderTransitions + 1
 	}
-	return c.lock.Update(ctx, record) == nil && c.observe(record)
+	return c.lock.Update(ctx, record) == nil && c.renew(record)
 }
 
 func (e *election) possible() (out []choice) {
@@ -202,7 +213,7 @@ func (c *elector) elected() error {
 	w := c.world
 	w.logf("%s is elected", c.identity)
 	for _, o := range c.electors {
-		if o != c && o.leads && o.fence.Check() == nil && c.process() != nil {
+		if o != c && o.mayAct() && c.process() != nil {
 			w.oracle.breach("leaders", "%s is elected while %s may act", c.identity, o.identity)
 		}
 	}
@@ -225,8 +236,8 @@ func (c *elector) elected() error {
 	return nil
 }
 
-// needsElection reports whether processes with this name need an election before they run again. A process that needs no
-// election runs again after a restart.
+// needsElection reports whether processes with this name need an election before they run again. A process that needs
+// no election runs again after a restart.
 func (e *election) needsElection(name string) bool { return e != nil && e.name == name }
 
 func (e *election) next() (at time.Time, waits bool) {

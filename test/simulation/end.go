@@ -98,7 +98,7 @@ func passedRevisions(e End) {
 }
 
 // adoptedOrNot removes lines from the end: the lines that are different if a set has adopted a machine without an
-// owner. The function Settled checks the numbers of machines, instances and Nodes instead.
+// owner. The function SettledDifference checks the numbers of machines, instances and Nodes instead.
 func adoptedOrNot(e End) {
 	for line := range e {
 		kind, _, _ := strings.Cut(line, " ")

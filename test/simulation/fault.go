@@ -18,18 +18,19 @@ type Fault string
 // These faults concern a single effect.
 const (
 	NoFault Fault = ""
-	// FaultCrashBefore ends the process before the effect, and CrashAfter after it.
+	// FaultCrashBefore ends the process before the effect, and FaultCrashAfter ends the process after the effect.
 	FaultCrashBefore Fault = "crash-before"
 	FaultCrashAfter  Fault = "crash-after"
 	// FaultRefused means that the process gets an error, and the effect does not happen.
 	FaultRefused Fault = "refused"
 	// FaultLost means that the process gets an error, but the effect happens.
 	FaultLost Fault = "lost"
-	// FaultLate means that the process gets an error, and the effect happens later. This is possible only for cloud calls.
-	// For other effects, use the fault Lost.
+	// FaultLate means that the process gets an error, and the effect happens later. This is possible only for cloud
+	// calls. For other effects, use FaultLost.
 	FaultLate Fault = "late"
-	// FaultConflict means that another client has changed the object. Throttled means that there were too many requests, and
-	// says when to retry. Denied means that the request is forbidden. None of these effects happens.
+	// FaultConflict means that another client has changed the object. FaultThrottled means that there were too many
+	// requests, and says when to retry. FaultDenied means that the request is forbidden. None of these effects
+	// happens.
 	FaultConflict  Fault = "conflict"
 	FaultThrottled Fault = "throttled"
 	FaultDenied    Fault = "denied"
@@ -45,25 +46,25 @@ const (
 	Restart1 Fault = "restart-1-back"
 	Restart3 Fault = "restart-3-back"
 	Restart9 Fault = "restart-9-back"
-	// FaultUnobserved hides intermediate states from the process for the time hiddenFor: several changes of an object look
-	// like one change.
+	// FaultUnobserved hides intermediate states from the process for the time hiddenFor: several changes of an object
+	// look like one change.
 	FaultUnobserved Fault = "unobserved"
 	// FaultTimeJumps suspends the hosts of all processes during the effect, so that time jumps forward.
 	FaultTimeJumps Fault = "time-jumps"
-	// FaultClockBack sets back the wall clock of the process's host for good. The scenario clocks-differ covers clocks that
-	// are ahead.
+	// FaultClockBack sets back the wall clock of the process's host for good. The scenario clocks-differ covers
+	// clocks that are ahead.
 	FaultClockBack Fault = "clock-back"
-	// FaultInFlight means that the process loses its Lease while this request is in flight. The next leader works for a
-	// while before the request arrives. The closed fence rejects all later requests of the process.
+	// FaultInFlight means that the process loses its Lease while this request is in flight. The next leader works for
+	// a while before the request arrives. The closed fence rejects all later requests of the process.
 	FaultInFlight Fault = "in-flight"
-	// FaultTwoLeaders suspends the host of the process before the effect, while another process becomes the leader and
-	// works. The first process then continues with its old knowledge. This process may write and call the cloud until
-	// its fence closes.
+	// FaultTwoLeaders suspends the host of the process before the effect, while another process becomes the leader
+	// and works. The first process then continues with its old knowledge. This process may write and call the cloud
+	// until its fence closes.
 	FaultTwoLeaders Fault = "two-leaders"
 
-	// freezePrefix and relisted begin the names of two kinds of faults. The rest of such a name is the kind of the
-	// objects in a cache. This cache receives no changes for the time frozenFor. After that, a cache with a "freeze"
-	// fault receives the missed changes. A cache with a "relist" fault receives a new list.
+	// freezePrefix and relistPrefix begin the names of two kinds of faults. The rest of such a name is the kind of
+	// the objects in a cache. This cache receives no changes for the time frozenFor. After that, a cache with a
+	// "freeze" fault receives the missed changes. A cache with a "relist" fault receives a new list.
 	freezePrefix = "freeze-"
 	relistPrefix = "relist-"
 )

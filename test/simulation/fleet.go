@@ -127,8 +127,8 @@ func breakInstance(i int) Action {
 	}}
 }
 
-// recordedInstances returns the instances whose provider IDs are in the status of Machines. If an instance vanishes before it is
-// recorded, its Node may remain, because its machine is unknown.
+// recordedInstances returns the instances whose provider IDs are in the status of Machines. If an instance vanishes
+// before it is recorded, its Node may remain, because its machine is unknown.
 func (w *World) recordedInstances() (found []*instance) {
 	ids := map[string]bool{}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {

@@ -87,21 +87,27 @@ func (w *World) forced(owner uid) bool {
 // leftByForce reports whether a machine is an exception to I1. A force-deleted machine may be removed before its
 // instance, if a record lists the parts that may remain.
 func (o *oracle) leftByForce(m *v1beta1.Machine) bool {
-	return o.hasEver(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
+	return o.mayHave(m.UID, v1beta1.AnnotationForceDelete) && o.world.forced(m.UID)
 }
 
-// leftByForce returns how many instances and Nodes remain after force-deletions. The orphan collection, if it runs,
-// removes them.
-func (w *World) leftByForce() (instances, nodes int) {
+// leftBehind returns how many instances and Nodes remain after force-deletions, and after a corruption that makes
+// Machinist forget an instance. The orphan collection, if it runs, removes them.
+func (w *World) leftBehind() (instances, nodes int) {
 	if w.safety.optionalReconcilers.has(Orphans) {
 		return 0, 0
 	}
 	for _, in := range w.cloud.instances {
-		if w.oracle.machines[in.owner()] != nil || !w.forced(in.owner()) {
+		if w.oracle.machines[in.owner()] != nil || !w.forced(in.owner()) && !(w.corrupted.givesUp() && in.owner() != "") {
 			continue
 		}
 		instances++
 		if w.node(in.NodeName) != nil {
+			nodes++
+		}
+	}
+	for _, o := range w.target.Snapshot(nodeKind) {
+		node := o.(*corev1.Node)
+		if w.corrupted.mayLeak() && w.oracle.machineOn(node) == nil && w.cloud.byID(node.Spec.ProviderID) == nil {
 			nodes++
 		}
 	}

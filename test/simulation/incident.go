@@ -24,8 +24,8 @@ func incidentScenarios() []Scenario {
 	return slices.Concat(lostFleets(), troubledClouds(), troubledNodes())
 }
 
-// cloudProblems contains the problems of the cloud, its images and its networks. The actions of a script set these fields.
-// The zero value describes a cloud without problems.
+// cloudProblems contains the problems of the cloud, its images and its networks. The actions of a script set these
+// fields. The zero value describes a cloud without problems.
 type cloudProblems struct {
 	// quota limits the number of instances, including those that are being deleted. 0 means no limit.
 	quota int
@@ -35,9 +35,9 @@ type cloudProblems struct {
 	answered  []time.Time
 	// If forgets is true, the cloud does not return any instances.
 	forgets bool
-	// silentImage is the name of an image whose kubelets never register. flapping is the name of an image whose kubelets
-	// register but never become Ready. A kubelet with the flapping image also changes another condition at intervals of
-	// flapEvery.
+	// silentImage is the name of an image whose kubelets never register. flappingImage is the name of an image whose
+	// kubelets register but never become Ready. A kubelet with the flapping image also changes another condition at
+	// intervals of flapEvery.
 	silentImage, flappingImage string
 	// madeSilent is the number of created instances whose kubelets never register. Instances that fail before they boot
 	// do not count. silentSince is the time when the first such instance was created.
@@ -45,8 +45,8 @@ type cloudProblems struct {
 	silentSince time.Time
 	// mostSilent is the highest allowed value of madeSilent. 0 means no limit.
 	mostSilent int
-	// isWithdrawn is true after the script has lowered the replicas from a value that the quota does not allow. inVain
-	// contains the machines for which the cloud has refused an instance after that.
+	// isWithdrawn is true after the script has lowered the replicas from a value that the quota does not allow.
+	// inVain contains the machines for which the cloud has refused an instance after that.
 	isWithdrawn bool
 	inVain      map[uid]bool
 	// byAddress makes the cloud derive host names from addresses, and reuse a free address immediately.

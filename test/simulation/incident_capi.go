@@ -189,8 +189,8 @@ func rolledInPercent(r *rand.Rand) []Action {
 	}), roll("b"), bringUp(Manager, r.IntN(4)).onceMade(4 + r.IntN(2))}
 }
 
-// restoreActions returns actions that restore the control cluster from a backup without owner references. The manager starts
-// afterwards.
+// restoreActions returns actions that restore the control cluster from a backup without owner references. The manager
+// starts afterwards.
 func restoreActions(r *rand.Rand) []Action {
 	restore := Action{Name: "restore all objects without their owners", Do: func(ctx context.Context, w *World,
 		c client.Client) error {

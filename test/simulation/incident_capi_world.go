@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// outsideProblems contains problems of a scenario that the processes of Machinist do not cause. The zero value describes a
-// world without such problems.
+// outsideProblems contains problems of a scenario that the processes of Machinist do not cause. The zero value
+// describes a world without such problems.
 type outsideProblems struct {
 	statements []statement
 	// If relabels is true, a policy engine changes the labels of all machines.
@@ -158,8 +158,8 @@ func (w *World) neverReady(in *instance) bool { return in.hasImage(w.cloud.outsi
 
 // everMade returns the number of machines ever created, without those that only a former leader knew.
 func (w *World) everMade() (n int) {
-	for id := range w.oracle.history {
-		if !w.oracle.surplusMachines[id] {
+	for _, versions := range w.oracle.history {
+		if versions[0].actor != Manager+FormerSuffix {
 			n++
 		}
 	}

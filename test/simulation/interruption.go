@@ -133,8 +133,8 @@ func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// isAnnounced reports whether the taint of the node or the status of the machine says that the instance will end soon.
-// The status at the beginning of the current reconciliation also counts.
+// isAnnounced reports whether the taint of the node or the status of the machine says that the instance will end
+// soon. The status at the beginning of the current reconciliation also counts.
 func (o *oracle) isAnnounced(m *v1beta1.Machine, node *corev1.Node) bool {
 	return tainted(node) || interrupted(m) || interrupted(o.atPassStart(m))
 }

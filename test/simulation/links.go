@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"machinist.dev/machinist/internal/platform/reachability"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 type link struct {
-	// lostAt is the time when the connection was lost. If the connection works, cut is zero. If forAll is true, the API
-	// server is unreachable for all clients.
+	// lostAt is the time when the connection was lost. If the connection works, lostAt is zero. If forAll is true,
+	// the API server is unreachable for all clients.
 	lostAt time.Time
 	forAll bool
 	// refuses is true while the API server answers, but rejects the credentials of the processes.
@@ -74,7 +74,7 @@ func endOutage(to int) Action {
 		l := &w.safety.links[to]
 		if l.down() && w.clock.Since(l.lostAt) >= noticedAfter {
 			l.restoredAt = w.clock.at
-			w.safety.pastOutages[to] = append(slices.Clip(w.safety.pastOutages[to]), reachability.Outage{From: l.lostAt, To: w.clock.at})
+			w.safety.pastOutages[to] = append(slices.Clip(w.safety.pastOutages[to]), invariants.Outage{From: l.lostAt, To: w.clock.at})
 		}
 		l.lostAt, l.refuses = time.Time{}, false
 		return nil

@@ -46,7 +46,7 @@ func copyMemory(into, from reflect.Value) {
 	}
 }
 
-// referenceCopier replaces each reference in a shallow copy by a reference to a separate copy.
+// referenceCopier is a function that replaces each reference in a shallow copy by a reference to a separate copy.
 type referenceCopier func(reflect.Value)
 
 // unsharers contains the results of unsharerOf, by type. The result is nil for a type that contains no reference to

@@ -41,10 +41,7 @@ type oracle struct {
 	// scaleDowns contains how many machines may be deleted because users have scaled down, for each deployment and each
 	// standalone set.
 	scaleDowns map[uid]int
-	// surplusMachines contains the machines of former leaders. Until the current leader sees such a machine, a set may have one
-	// machine too many.
-	surplusMachines map[uid]bool
-	err             error
+	err        error
 }
 
 // instruction is a manager's change of the replicas of a set. For each kind, it contains the revision that the manager
@@ -64,7 +61,7 @@ type version struct {
 
 func (o *oracle) begin(w *World) {
 	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
-		instructions: map[uid][]instruction{}, managerSeen: map[string]int64{}, surplusMachines: map[uid]bool{},
+		instructions: map[uid][]instruction{}, managerSeen: map[string]int64{},
 		scaleDowns: map[uid]int{},
 		sets:       map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
@@ -151,9 +148,6 @@ func (o *oracle) control(c apiserver.Change) {
 		case c.Type == watch.Added:
 			o.machines[m.UID] = m
 			o.world.machinesMade++
-			if c.Actor == Manager+FormerSuffix {
-				o.surplusMachines[m.UID] = true
-			}
 			o.mayCreate(c, m)
 		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
 			o.mayDelete(c, before)
@@ -246,18 +240,18 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	}
 	set := o.sets[owner.UID]
 	seen := o.seenRevisions()
-	if most, _ := set.BoundsSince(seen["MachineSet"]); o.liveMachines(owner.UID) > most+o.replacementSurge(owner.UID) {
-		o.breach("I3", "%s created machine %s: set %s now has %d, want at most %d", c.Actor, m.Name, owner.Name,
-			o.liveMachines(owner.UID), most)
+	live := o.liveMachines(owner.UID, seen["Machine"])
+	if most, _ := set.BoundsSince(seen["MachineSet"]); live > most+o.replacementSurge(owner.UID) {
+		o.breach("I3", "%s created machine %s: set %s now has %d, want at most %d", c.Actor, m.Name, owner.Name, live, most)
 	}
 	deployment := o.deployments[set.Controller]
 	if deployment == nil {
 		return
 	}
-	live := 0
+	live = 0
 	for id, s := range o.sets {
 		if s.Controller == set.Controller {
-			live += o.liveMachines(id)
+			live += o.liveMachines(id, o.countsFrom(owner.UID, "Machine"))
 		}
 	}
 	if most, _ := deployment.BoundsSince(o.countsFrom(owner.UID, "MachineDeployment")); live > most {
@@ -339,7 +333,8 @@ func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, 
 	}, revision)
 }
 
-// seenRevisions returns, for each kind, the revision that the current process had seen at the beginning of its reconciliation.
+// seenRevisions returns, for each kind, the revision that the current process had seen at the beginning of its
+// reconciliation.
 func (o *oracle) seenRevisions() map[string]int64 {
 	if f := o.world.top(); f != nil {
 		return f.seen
@@ -347,15 +342,14 @@ func (o *oracle) seenRevisions() map[string]int64 {
 	return nil
 }
 
-// liveMachines returns the number of live machines of a set, without the machines of former leaders.
-func (o *oracle) liveMachines(set uid) int {
-	return o.count(set, func(m uid) bool { return !o.surplusMachines[m] && !o.intruded(m) })
-}
-
-// countSurplus returns the number of live machines of a set that former leaders created. If the set deletes surplus
-// machines, it may choose others instead.
-func (o *oracle) countSurplus(set uid) int {
-	return o.count(set, func(m uid) bool { return o.surplusMachines[m] })
+// liveMachines returns the number of live machines of a set. A machine that a former leader or an intruder created counts only
+// if the current leader had seen all changes up to this creation.
+func (o *oracle) liveMachines(set uid, since int64) int {
+	return o.count(set, func(m uid) bool {
+		versions := o.history[m]
+		return len(versions) == 0 || versions[0].actor != Manager+FormerSuffix && versions[0].actor != intruder ||
+			versions[0].revision <= since
+	})
 }
 
 func (o *oracle) count(set uid, which func(uid) bool) (n int) {

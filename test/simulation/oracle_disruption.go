@@ -9,12 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/window"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // The rules of disruption budgets. When the manager takes a machine out of service, the oracle checks all budgets of
@@ -105,12 +104,11 @@ func (o *oracle) mustBeAsked(b *v1beta1.MachineDisruptionBudget, machine []*v1be
 			return false
 		}
 	}
-	windows, errs := window.Parse(field.NewPath("spec", "windows"), b.Spec.Windows)
-	if len(errs) > 0 || len(windows) == 0 {
-		return true
+	inForce, err := invariants.InForce(&b.Spec, from, to)
+	if err != nil {
+		o.broken(fmt.Errorf("windows of budget %s: %w", b.Name, err))
 	}
-	change, changes := windows.NextChange(from)
-	return windows.Open(from) != (b.Spec.Apply == v1beta1.ApplyOutside) && (!changes || change.After(to))
+	return inForce
 }
 
 func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine) bool {
@@ -122,8 +120,8 @@ func (o *oracle) selects(b *v1beta1.MachineDisruptionBudget, m *v1beta1.Machine)
 	return m.Namespace == b.Namespace && selector.Matches(labels.Set(m.Labels))
 }
 
-// usedBudget returns the number of machines of a budget that are out of service. One additional machine is included in this
-// number. The second result is the maximum that the budget allows.
+// usedBudget returns the number of machines of a budget that are out of service. One additional machine is included
+// in this number. The second result is the maximum that the budget allows.
 func (o *oracle) usedBudget(b *v1beta1.MachineDisruptionBudget, more uid) (used, most int) {
 	used = 1
 	selected := 0
@@ -165,8 +163,8 @@ func (o *oracle) knownDisrupted(id uid) bool {
 	return i < len(versions) && (versions[i].actor == Manager || versions[i].revision <= o.seenRevisions()["Machine"])
 }
 
-// canRunPods reports whether pods may run on the node of a machine, depending on the instance and not on the status of the
-// Machine.
+// canRunPods reports whether pods may run on the node of a machine, depending on the instance and not on the status
+// of the Machine.
 func (o *oracle) canRunPods(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && o.world.cloud.byID(m.Spec.ProviderID) != nil
 }
@@ -200,8 +198,8 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 	return exempt && (err != nil || at.Before(until))
 }
 
-// believedVersions returns the versions of a machine on which the current reconciliation may be based: the version that the
-// process had seen, and all later versions. If the machine did not exist, the version is nil.
+// believedVersions returns the versions of a machine on which the current reconciliation may be based: the version
+// that the process had seen, and all later versions. If the machine did not exist, the version is nil.
 func (o *oracle) believedVersions(id uid) (out []*v1beta1.Machine) {
 	known, versions, from := o.seenRevisions()["Machine"], o.history[id], 0
 	for i, v := range versions {

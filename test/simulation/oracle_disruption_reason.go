@@ -142,8 +142,8 @@ func (o *oracle) followScaleDown(c apiserver.Change) {
 	}
 }
 
-// isOutdated reports whether a set belongs to an old revision of its deployment. If the manager must know this, surely is
-// true. If the manager may know this, maybe is true.
+// isOutdated reports whether a set belongs to an old revision of its deployment. If the manager must know this,
+// surely is true. If the manager may know this, maybe is true.
 func (o *oracle) isOutdated(id uid) (surely, maybe bool) {
 	var own []int64
 	least, most := int64(-1), int64(-1)

@@ -167,13 +167,9 @@ func (o *oracle) mayCordon(c apiserver.Change, node *corev1.Node) {
 	}
 }
 
-func (o *oracle) hasEver(id uid, keys ...string) bool {
-	return slices.ContainsFunc(o.history[id], func(v version) bool {
-		return v.machine != nil && slices.ContainsFunc(keys, func(key string) bool {
-			_, has := v.machine.Annotations[key]
-			return has
-		})
-	})
+// mayHave reports whether a machine has an annotation in a version on which the current reconciliation may be based.
+func (o *oracle) mayHave(id uid, annotation string) bool {
+	return slices.ContainsFunc(o.believedVersions(id), func(m *v1beta1.Machine) bool { return m != nil && annotated(m, annotation) })
 }
 
 // mayDisturb checks a change or the deletion of an instance. The pods must be deleted and their volumes detached, or
@@ -195,11 +191,11 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	}
 	node := o.world.node(in.NodeName)
 	if node == nil || o.world.hostOf(node) != in || node.Spec.ProviderID == "" ||
-		o.hasEver(id, v1beta1.AnnotationForceDelete) {
+		o.mayHave(id, v1beta1.AnnotationForceDelete) {
 		return
 	}
 	silent := readiness(node) == corev1.ConditionUnknown
-	if !o.hasEver(id, v1beta1.AnnotationSkipDrain) {
+	if !o.mayHave(id, v1beta1.AnnotationSkipDrain) {
 		start, known := o.drainBegan(m)
 		left := o.world.podsWhere(func(p *corev1.Pod) bool {
 			return p.Spec.NodeName == node.Name && !isPermanent(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero()) &&
@@ -234,7 +230,7 @@ func (o *oracle) mayDeleteNode(c apiserver.Change, node *corev1.Node) {
 	m := o.machineOn(node)
 	attached := o.attachedTo(node)
 	if c.Type != watch.Deleted || c.Actor != Provider || m == nil || attached == "" ||
-		o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {
+		o.mayHave(m.UID, v1beta1.AnnotationForceDelete) {
 		return
 	}
 	detached := findCondition(m, v1beta1.ConditionVolumesDetached)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/reachability"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 type nodeHealth struct {
@@ -119,7 +119,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		o.sets[owner.UID] == nil {
 		return
 	}
-	live := o.liveMachines(owner.UID) + o.countSurplus(owner.UID)
+	live := o.liveMachines(owner.UID, o.seenRevisions()["Machine"])
 	if _, least := o.sets[owner.UID].BoundsSince(o.world.control.Revision()); live <= least {
 		o.breach("health", "%s deleted machine %s, which was not found unhealthy: %d of %d are left", c.Actor, before.Name,
 			live-1, least)
@@ -133,11 +133,10 @@ func (o *oracle) mayFailToJoin(before, after *v1beta1.Machine) {
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
 		return
 	}
-	began, _ := reachability.ExcludeOutages(w.safety.pastOutages[toTarget], after.CreationTimestamp.Time, time.Time{})
 	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.lostAt) > noticedAfter {
 		o.breach("I6", "machine %s failed to join the target cluster, which has been unreachable since %s", after.Name,
 			l.lostAt.Sub(epoch))
-	} else if age := w.clock.Since(began); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
+	} else if age := invariants.WithoutOutages(w.safety.pastOutages[toTarget], after.CreationTimestamp.Time, w.clock.at); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
 		o.breach("I6", "machine %s failed to join after only %s without outages", after.Name, age)
 	}
 }

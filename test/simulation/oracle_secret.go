@@ -57,7 +57,7 @@ func (s *secrets) checkBuffer(where string) {
 	}
 }
 
-// checkWrite is called for each write. It checks the written object for known secrets, and remembers new secrets.
+// checkWrite checks a written object for known secrets, and remembers new secrets. It is called for each write.
 func (s *secrets) checkWrite(server *apiserver.Server, c apiserver.Change) {
 	if o, ok := c.New.(*corev1.Secret); ok {
 		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool {

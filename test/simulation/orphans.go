@@ -52,8 +52,8 @@ func leak(name string, change ...func(*instance)) Action {
 	}}
 }
 
-// removeTags removes all tags of an instance. The instance then looks like an instance that a user has created. Its Node
-// joins the target cluster.
+// removeTags removes all tags of an instance. The instance then looks like an instance that a user has created. Its
+// Node joins the target cluster.
 func removeTags(in *instance) {
 	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
 }
@@ -179,8 +179,8 @@ func leaksInOutage(r *rand.Rand) []Action {
 	}
 }
 
-// loseMachines returns an action that creates n instances without Machines in one step, as if a control cluster had lost a part
-// of its data. If joined is true, one of these instances has a Node.
+// loseMachines returns an action that creates n instances without Machines in one step, as if a control cluster had
+// lost a part of its data. If joined is true, one of these instances has a Node.
 func loseMachines(n int, joined bool) Action {
 	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
@@ -200,37 +200,56 @@ func loseMachines(n int, joined bool) Action {
 func letGo(class string) Action {
 	return Action{Name: "allow the removal of the orphans of class " + class,
 		Do: func(ctx context.Context, w *World, c client.Client) error {
-			w.safety.letGo = true
 			o := &v1beta1.MachineClass{}
 			if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: class}, o); err != nil {
 				return err
 			}
 			changed := o.DeepCopy()
-			until := w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)
+			until := w.clock.at.Add(permission).UTC().Format(time.RFC3339)
 			changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: until}
 			return c.Patch(ctx, changed, client.MergeFrom(o))
 		}}
 }
 
-// answerBlock lets an administrator permit the removal of orphans. The administrator does this once, after a class has
-// reported for some time that the removal is blocked. The result is true if the administrator has acted. In a small
-// fleet, a few orphans can be most of the instances if a list still shows deleted instances.
+// permission is how long administrators permit the removal of orphans. It is longer than the removal takes in any run.
+const permission = 2 * time.Hour
+
+// permitsRemoval reports whether a class permits the removal of the orphans that were found with its credentials.
+func permitsRemoval(class *v1beta1.MachineClass, now time.Time) bool {
+	until, err := time.Parse(time.RFC3339, class.Annotations[v1beta1.AnnotationRemoveOrphansUntil])
+	return err == nil && now.Before(until)
+}
+
+// mayRemoveOrphan reports whether an administrator has permitted the removal of an orphan. The class must be in the
+// namespace that the tags of the orphan name. All orphans of the simulation have tags of the same namespace.
+func (o *oracle) mayRemoveOrphan(began time.Time) bool {
+	return slices.ContainsFunc(believedVersions[*v1beta1.MachineClass](o, "MachineClass"),
+		func(versions []*v1beta1.MachineClass) bool {
+			return slices.ContainsFunc(versions, func(class *v1beta1.MachineClass) bool {
+				return class != nil && permitsRemoval(class, began)
+			})
+		})
+}
+
+// answerBlock lets an administrator permit the removal of orphans after a class has reported for some time that the
+// removal is blocked. The result is true if the administrator has acted. In a small fleet, a few orphans can be most of
+// the instances if a list still shows deleted instances.
 func (w *World) answerBlock(after time.Duration) (bool, error) {
-	if w.safety.letGo || len(w.script) > 0 {
+	if len(w.script) > 0 {
 		return false, nil
 	}
-	class, c := &v1beta1.MachineClass{}, w.hand(w.control)
-	if err := c.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "a"}, class); err != nil {
-		return false, client.IgnoreNotFound(err)
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")) {
+		class := o.(*v1beta1.MachineClass)
+		blocked := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+		if blocked == nil || w.clock.at.Sub(blocked.LastTransitionTime.Time) < after || permitsRemoval(class, w.clock.at) {
+			continue
+		}
+		action := letGo(class.Name)
+		w.logf("person: %s", action.Name)
+		w.disturbed = w.clock.at
+		return true, action.Do(context.Background(), w, w.hand(w.control))
 	}
-	blocked := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
-	if blocked == nil || w.clock.at.Sub(blocked.LastTransitionTime.Time) < after {
-		return false, nil
-	}
-	action := letGo(class.Name)
-	w.logf("person: %s", action.Name)
-	w.disturbed = w.clock.at
-	return true, action.Do(context.Background(), w, c)
+	return false, nil
 }
 
 // losses returns actions that cause the loss of Machines: either six Machines are lost at once, or one Machine with a
@@ -313,7 +332,7 @@ func (o *oracle) mayCollect(in *instance) {
 	case began.Sub(in.trail.orphaned[p.life]) < orphanPeriod:
 		report("the instance was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
 	}
-	letGo := w.safety.letGo || w.forced(in.owner())
+	letGo := o.mayRemoveOrphan(began.Add(-p.clock.behind)) || w.forced(in.owner())
 	if node := w.node(in.NodeName); !letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
 		if health := w.safety.nodes[node.UID]; health.healthy && health.since.Before(began) {
 			report("the Node is Ready, and no administrator permitted the removal")

@@ -41,13 +41,6 @@ func intrude(i int, owned bool) Action {
 		}}
 }
 
-// intruded reports whether an intruder created a machine that the process had not seen at the beginning of its
-// reconciliation.
-func (o *oracle) intruded(machine uid) bool {
-	first := o.history[machine]
-	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seenRevisions()["Machine"]
-}
-
 const intruder = "intruder"
 
 // intrusions lets an intruder create several machines, one after another or all at once.

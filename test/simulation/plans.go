@@ -34,8 +34,8 @@ type Plans struct {
 	Workers int
 	// Progress, if set, is called from time to time.
 	Progress func(done int)
-	// The sweep calls StopEarly with the failures so far, unless StopEarly is nil. If StopEarly returns true, the sweep ends
-	// early.
+	// The sweep calls StopEarly with the failures so far, unless StopEarly is nil. If StopEarly returns true, the
+	// sweep ends early.
 	StopEarly func([]Failure) bool
 }
 

@@ -27,17 +27,17 @@ type app struct {
 	kind appKind
 	// replicas is the number of pods. A single node has enough space for all of them.
 	replicas int
-	// minAvailable is the value of minAvailable in the PodDisruptionBudget of the pods. If least is 0, there is no
-	// PodDisruptionBudget.
+	// minAvailable is the value of minAvailable in the PodDisruptionBudget of the pods. If minAvailable is 0, there
+	// is no PodDisruptionBudget.
 	minAvailable int
 	// grace is the termination grace period in seconds. A slow pod uses its whole grace period.
 	grace int64
 	slow  bool
-	// If volume is set, each pod has a volume, which is attached to the pod's node. If sticks is true, the kubelet
-	// never unmounts the volumes of the pods.
+	// If volume is set, each pod has a volume, which is attached to the pod's node. If staysAttached is true, the
+	// kubelet never unmounts the volumes of the pods.
 	volume, staysAttached bool
 	critical              bool
-	// If spread is set, the first pods are created only when each pod can have its own schedulable node.
+	// If spreadsPods is set, the first pods are created only when each pod can have its own schedulable node.
 	spreadsPods bool
 	pinned
 }
@@ -134,7 +134,7 @@ func (w *World) podsToCreate(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 				free++
 			}
 		}
-		if free < a.replicas {
+		if free < min(a.replicas, w.liveMachines()) {
 			return nil
 		}
 	}

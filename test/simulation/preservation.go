@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/preservation"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/invariants"
 )
@@ -70,12 +69,13 @@ func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor == Manager && o.mustBePreserved(m) {
 		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
 	}
-	if !preservation.IsPreserved(m) || c.Actor != Manager && c.Actor != Provider {
+	until, preserved := invariants.PreservedUntil(m)
+	if !preserved || c.Actor != Manager && c.Actor != Provider {
 		return
 	}
-	if until, err := preservation.EndTime(m); err != nil || o.world.clock.at.Before(until) {
-		o.breach("preservation", "%s deleted machine %s, which was preserved until %s (%v)", c.Actor, m.Name,
-			m.Annotations[v1beta1.AnnotationPreservedUntil], err)
+	if until.IsZero() || o.world.clock.at.Before(until) {
+		o.breach("preservation", "%s deleted machine %s, which was preserved until %q", c.Actor, m.Name,
+			m.Annotations[v1beta1.AnnotationPreservedUntil])
 	}
 	wanted, live := 0, 0
 	for _, d := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
@@ -92,22 +92,11 @@ func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	}
 }
 
-// mustBePreserved reports whether a machine must be preserved, but is not yet: users have requested it, and the
-// instance exists. This does not depend on how the manager classifies the machine. The limit of preserved machines does
-// not matter, because fewer machines fail in this world.
+// mustBePreserved reports whether a machine must be preserved, but is not yet, and its instance exists. The limit of
+// preserved machines does not matter, because fewer machines fail in this world.
 func (o *oracle) mustBePreserved(m *v1beta1.Machine) bool {
 	in := o.world.cloud.byID(m.Spec.ProviderID)
-	if in == nil || !in.dying.IsZero() || in.owner() != m.UID || !m.DeletionTimestamp.IsZero() ||
-		preservation.IsPreserved(m) {
-		return false
-	}
-	switch m.Annotations[v1beta1.AnnotationPreserve] {
-	case v1beta1.PreserveNow:
-		return m.Status.Phase == v1beta1.MachineRunning
-	case v1beta1.PreserveWhenFailed:
-		return m.Status.Phase == v1beta1.MachineFailed
-	}
-	return false
+	return in != nil && in.dying.IsZero() && in.owner() == m.UID && invariants.MustBePreserved(m)
 }
 
 // preservedUntil returns when the last preservation ends, or zero. A machine may fail long after the last disturbance,
@@ -125,9 +114,10 @@ func (w *World) preservedUntil() (at time.Time) {
 	return at
 }
 
-func preservedCount(machines []client.Object) (n int) {
+func (w *World) preservedCount(machines []client.Object) (n int) {
 	for _, o := range machines {
-		if m := o.(*v1beta1.Machine); preservation.IsPreserved(m) || preservation.MustPreserve(m) {
+		m := o.(*v1beta1.Machine)
+		if _, preserved := invariants.PreservedUntil(m); preserved || w.oracle.mustBePreserved(m) {
 			n++
 		}
 	}

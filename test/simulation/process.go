@@ -423,6 +423,8 @@ func (r recorder) Eventf(regarding, _ runtime.Object, kind, reason, choice, note
 	}
 	text := fmt.Sprintf(note, args...)
 	r.process.world.secrets.checkText("an event of "+name, text)
-	r.process.world.corrupted.noteEvent(kind, reason)
+	if kind == corev1.EventTypeWarning {
+		r.process.world.warnings[fmt.Sprintf("%s event %s", objectName(regarding), reason)] = true
+	}
 	r.process.world.logf("%s event of %s: %s (%s): %s", kind, name, reason, choice, text)
 }

@@ -59,7 +59,7 @@ func (o *oracle) mayDeleteUnseen(in *instance, m *v1beta1.Machine) {
 	}
 	drained := meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionDrained)
 	if l := o.world.safety.links[toTarget]; l.refuses && l.down() && !drained &&
-		!o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {
+		!o.mayHave(m.UID, v1beta1.AnnotationForceDelete) {
 		o.breach("I7", "instance %s of machine %s is removed while the target cluster refuses the credentials", in.ProviderID,
 			in.MachineKey)
 	}

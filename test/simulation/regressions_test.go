@@ -134,6 +134,8 @@ var corruptions = []struct {
 	{"an empty status.instance counted as a valid instance after a restart",
 		"control-outage", 1, "13:control/Machine/fleet/web-2b8fpn8lk-00003/status/instance=emptied",
 		[]Outcome{OutcomeRepaired, OutcomeHarmless}},
+	{"a machine without the record of its configuration claimed to match a later spec", "exchange", 77,
+		"6:control/Machine/fleet/web-2b8fpn8lk-00002/status/applied=dropped", []Outcome{OutcomeRepaired, OutcomeNamed}},
 	{"a cloud that forgets all instances was trusted for a machine whose class does not exist",
 		"cloud-forgets", 7, "0:control/Machine/fleet/web-2b8fpn8lk-00004/spec/classRef/name=highest",
 		[]Outcome{OutcomeAskedFor, OutcomeNamed}},

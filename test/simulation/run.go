@@ -93,9 +93,9 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	return r.result
 }
 
-// RunWithoutFaults runs the scenario without faults. The seed determines the choices. If Habits is not empty, RunWithoutFaults
-// compares the result with a run without unusual behavior of the cloud. If story is not nil, it receives a line for
-// each event.
+// RunWithoutFaults runs the scenario without faults. The seed determines the choices. If Habits is not empty,
+// RunWithoutFaults compares the result with a run without unusual behavior of the cloud. If story is not nil, it
+// receives a line for each event.
 func (p *Prepared) RunWithoutFaults(seed uint64, story func(string)) Result {
 	w, err := p.begin(seed, true)
 	if err != nil {
@@ -116,6 +116,10 @@ func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 	}
 	w.script, w.hasPlan, w.onStored = p.Script(w.random), planned, p.OnStored
 	w.cloud.past = past{habits: p.Habits, began: w.clock.at}
+	w.mustEnd = w.clock.at.Add(within)
+	for _, action := range w.script {
+		w.mustEnd = w.mustEnd.Add(action.MinDelay)
+	}
 	return w, nil
 }
 

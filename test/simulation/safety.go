@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/reachability"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // safetyState contains the optional controllers for health and safety that a scenario uses, and the state of the
@@ -21,20 +21,19 @@ import (
 type safetyState struct {
 	optionalReconcilers Controllers
 	links               [2]link
-	// isSteady means that users have stopped changing the fleet. From then on, machines are replaced only because of
+	// isSteady is true if users have stopped changing the fleet. From then on, machines are replaced only because of
 	// their health.
 	isSteady   bool
 	reportOnly bool
 	strangers  map[string]bool
-	// lostInstances contains the instances whose Machines were lost at the same time. The value is true if most of the instances
-	// are orphans. letGo is true after an administrator has permitted the removal of these instances.
+	// lostInstances contains the instances whose Machines were lost at the same time. The value is true if most of
+	// the instances are orphans.
 	lostInstances map[string]bool
-	letGo         bool
-	// leftMachines contains the machines that were removed while the target cluster was unreachable. The last event of such a
-	// machine says that its Node and token may remain in the target cluster.
+	// leftMachines contains the machines that were removed while the target cluster was unreachable. The last event
+	// of such a machine says that its Node and token may remain in the target cluster.
 	leftMachines map[string]bool
 	// pastOutages contains, for each cluster, the earlier outages that all processes have noticed.
-	pastOutages [2][]reachability.Outage
+	pastOutages [2][]invariants.Outage
 	frozen      map[uid][]freezeChange
 
 	// nodes contains the health of each Node. meltdownSince is the time when most Nodes became unhealthy. meltdownEnded
@@ -161,7 +160,8 @@ func (w *World) isLeft(node *corev1.Node) bool {
 
 func (w *World) leftTokens() (n int) {
 	for _, o := range w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")) {
-		if _, name, _ := strings.Cut(o.GetAnnotations()["machinist.dev/bootstrap-token-machine"], "/"); w.safety.leftMachines[name] {
+		_, name, _ := strings.Cut(o.GetAnnotations()[tokenMachine], "/")
+		if w.safety.leftMachines[name] || w.corrupted.isToken(o.GetName()) {
 			n++
 		}
 	}

@@ -17,8 +17,8 @@ type Scenario struct {
 	Group Group
 	// Base is the initial deployment, or nil.
 	Base *v1beta1.MachineDeployment
-	// The actions in InitialActions happen before the run starts. Age is added to the age of the objects that exist before the
-	// run starts.
+	// The actions in InitialActions happen before the run starts. Age is added to the age of the objects that exist
+	// before the run starts.
 	InitialActions []Action
 	Age            time.Duration
 	// OldSystem is the system from which the fleet is migrated, or nil.

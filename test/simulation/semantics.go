@@ -149,8 +149,8 @@ type past struct {
 	// These fields count the calls that semantics may change: reads, lists, writes, and the sum in the field all.
 	// throttled is the number of throttled calls.
 	reads, lists, writes, all, throttled int
-	// acceptedCreations is the number of creations in a cloud with semantics. failedAt contains, for each machine, the time when
-	// its last instance failed.
+	// acceptedCreations is the number of creations in a cloud with semantics. failedAt contains, for each machine,
+	// the time when its last instance failed.
 	acceptedCreations int
 	failedAt          map[types.UID]time.Time
 	// unreportedInstances contains instances that ran a kubelet, but were deleted before the cloud returned them.
@@ -183,8 +183,8 @@ func (p *past) has(s Semantics) bool {
 	return slices.Contains(p.habits, s)
 }
 
-// disableEndless turns off some semantics when the world has settled, because they would cause endless writes. For example, the
-// orphan collection writes a condition whenever its list fails or changes.
+// disableEndless turns off some semantics when the world has settled, because they would cause endless writes. For
+// example, the orphan collection writes a condition whenever its list fails or changes.
 func (p *past) disableEndless() {
 	p.ghosts, p.quiet = nil, true
 }
@@ -302,7 +302,8 @@ func (c *Cloud) exhausted() error {
 	return nil
 }
 
-// visibleInstance returns the instance as a read by its ID describes it, or nil if the read does not find the instance.
+// visibleInstance returns the instance as a read by its ID describes it, or nil if the read does not find the
+// instance.
 func (c *Cloud) visibleInstance(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {

@@ -12,8 +12,8 @@ import (
 
 // This file simulates clouds in which instances and their parts fail, before or after the cloud has accepted them.
 
-// drawDoom decides whether the next instance will fail. Two of every four instances fail, so a machine may have up to two
-// failing instances in succession.
+// drawDoom decides whether the next instance will fail. Two of every four instances fail, so a machine may have up to
+// two failing instances in succession.
 func (p *past) drawDoom(machine string) bool {
 	// No controller would replace a failed machine without a set, so its instance must not fail.
 	if !p.has(NoHost) && (!p.has(GivesUp) || !strings.HasPrefix(machine, deployment+"-")) {
@@ -65,7 +65,8 @@ func (c *Cloud) returnedOf(machine types.UID) *instance {
 	return nil
 }
 
-// unattachedParts returns the parts that lists show as unattached, because their instance was just created or deleted.
+// unattachedParts returns the parts that lists show as unattached, because their instance was just created or
+// deleted.
 func (c *Cloud) unattachedParts(cluster string) (all []provider.Leftover) {
 	if !c.past.has(PartsUnattached) {
 		return nil

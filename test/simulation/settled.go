@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// SettledDifference returns the differences between the fleet and its deployment, or "". SettledDifference compares each Node, each
-// instance and each number in a status.
+// SettledDifference returns the differences between the fleet and its deployment, or "". SettledDifference compares
+// each Node, each instance and each number in a status.
 func SettledDifference(w *World) string {
 	if w.legacy != nil {
 		return w.legacy.missing()
@@ -33,7 +33,7 @@ func SettledDifference(w *World) string {
 	for _, f := range fleets {
 		wanted += f.wanted
 	}
-	if n := preservedCount(machines); n > 0 {
+	if n := w.preservedCount(machines); n > 0 {
 		report("%d machines are preserved", n)
 	}
 	machines, untagged := byHand(w, machines, report)
@@ -81,7 +81,7 @@ func SettledDifference(w *World) string {
 		report("got %d machines, not %d", n, wanted)
 	}
 	all := wanted + adopters(machines) + untagged
-	forced, forcedNodes := w.leftByForce()
+	forced, forcedNodes := w.leftBehind()
 	if n := len(w.cloud.instances) + len(w.cloud.late) - forced; n != all+w.strangersLeft() {
 		report("got %d instances, not %d", n, all+w.strangersLeft())
 	}
@@ -95,8 +95,19 @@ func SettledDifference(w *World) string {
 		if f.anyRevision {
 			continue
 		}
+		// Sets without an owner may have the template of a deployment that adopts them. Only one of them is scaled up.
+		left := f.wanted
 		for _, set := range f.sets {
-			missing = append(missing, setMissing(set, &f.template.Spec, f.wanted)...)
+			n := 0
+			if own := &set.Spec.Template.Spec; own.ClassRef.Name == f.template.Spec.ClassRef.Name &&
+				own.Version == f.template.Spec.Version {
+				n = min(left, invariants.Replicas(set.Spec.Replicas))
+			}
+			left -= n
+			missing = append(missing, setMissing(set, n)...)
+		}
+		if left > 0 && f.deployment != nil {
+			report("the sets of deployment %s lack %d replicas", f.deployment.Name, left)
 		}
 		if f.deployment != nil {
 			missing = append(missing, deploymentMissing(f.deployment, f.wanted)...)
@@ -152,11 +163,7 @@ func upToDate(m *v1beta1.Machine) bool {
 	return c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration == m.Generation
 }
 
-func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted int) (missing []string) {
-	n := 0
-	if own := &set.Spec.Template.Spec; own.ClassRef.Name == template.ClassRef.Name && own.Version == template.Version {
-		n = wanted
-	}
+func setMissing(set *v1beta1.MachineSet, n int) (missing []string) {
 	if got := invariants.Replicas(set.Spec.Replicas); got != n {
 		missing = append(missing, fmt.Sprintf("set %s has replicas %d, want %d", set.Name, got, n))
 	}

@@ -32,7 +32,7 @@ func (w *World) snapshot() (*World, error) {
 	f.clock, f.story, f.betweenSteps, f.frames, f.processes = &clock{w.clock.at}, nil, nil, nil, nil
 	f.control, f.target = w.control.Clone(f.clock.Now), w.target.Clone(f.clock.Now)
 	f.cloud = w.cloud.clone(f.clock.Now)
-	f.script, f.laziness = slices.Clone(w.script), maps.Clone(w.laziness)
+	f.script, f.laziness, f.warnings = slices.Clone(w.script), maps.Clone(w.laziness), maps.Clone(w.warnings)
 	f.oracle, f.secrets, f.safety = w.oracle.clone(f), w.secrets.clone(f), w.safety.clone()
 	f.legacy = w.legacy.clone(f)
 	f.outside = w.outside.clone()
@@ -54,7 +54,7 @@ func (w *World) snapshot() (*World, error) {
 func (o *oracle) clone(w *World) oracle {
 	f := *o
 	f.world, f.machines = w, maps.Clone(o.machines)
-	f.managerSeen, f.surplusMachines = maps.Clone(o.managerSeen), maps.Clone(o.surplusMachines)
+	f.managerSeen = maps.Clone(o.managerSeen)
 	f.cordoned, f.scaleDowns = maps.Clone(o.cordoned), maps.Clone(o.scaleDowns)
 	f.history, f.instructions = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.instructions))
 	for id, versions := range o.history {

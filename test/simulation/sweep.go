@@ -30,7 +30,7 @@ type Failure struct {
 	Seed     uint64
 	// Habits contains the unusual behaviors of the cloud in this run.
 	Habits Habits
-	// WithoutFaults means that the run had no faults. Plan is empty if the run had no faults or random faults.
+	// WithoutFaults is true if the run had no faults. Plan is empty if the run had no faults or random faults.
 	WithoutFaults bool
 	Plan          Plan
 	// Corruption is the change of a field in this run, or nil.

@@ -59,7 +59,9 @@ type World struct {
 	names   int
 	lives   int
 	// deposedCount counts how often a process got a successor while it was still running.
-	deposedCount                   int
+	deposedCount int
+	// mustEnd is the time at which the run must have reached its end, even if faults or users act until then.
+	mustEnd                        time.Time
 	stepsAtFault, stepsWhenSettled int
 	lastAction                     time.Time
 	lastFault                      time.Time
@@ -72,7 +74,9 @@ type World struct {
 	// hasPlan is true if a plan determines the faults. Otherwise, the faults are random.
 	hasPlan   bool
 	corrupted *corrupted
-	election  *election
+	// warnings contains the warning events of all objects.
+	warnings map[string]bool
+	election *election
 	// onStored, if not nil, is called with each Machine that a process of Machinist writes.
 	onStored func(*v1beta1.Machine)
 	// betweenSteps is called between two steps while no reconciliation is in progress, unless it is nil.
@@ -83,8 +87,8 @@ type World struct {
 type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
-	// If Condition is not nil, it must return true before the action happens. The world does not call Condition until the time
-	// Wait has passed.
+	// If Condition is not nil, it must return true before the action happens. The world does not call Condition until
+	// MinDelay has passed.
 	Condition func(w *World) bool
 	// MinDelay is the minimum time after the previous action.
 	MinDelay time.Duration
@@ -103,7 +107,7 @@ var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // New returns an empty world with a running manager and provider.
 func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, error) {
-	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
+	w := &World{scheme: scheme, warnings: map[string]bool{}, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
 	w.control, w.target = apiserver.New(scheme, w.clock.Now), apiserver.New(scheme, w.clock.Now)
 	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute,

@@ -20,19 +20,20 @@ const (
 	nextCAKey  = "next-ca.key"
 )
 
-// authorityOverlap is the time between adding an authority to all bundles and signing with this authority. API servers observe a
-// changed webhook configuration within a few seconds at most.
+// authorityOverlap is the time between adding an authority to all bundles and signing with this authority. API
+// servers observe a changed webhook configuration within a few seconds at most.
 const authorityOverlap = 15 * time.Second
 
 // Lifetimes configures how long certificates are valid, and when they are renewed.
 type Lifetimes struct {
 	// Authority and Serving are the lifetimes of an authority and of a serving certificate. A certificate is renewed
-	// when its remaining lifetime is shorter than the duration RenewBefore. This duration must be shorter than Authority and
-	// Serving.
+	// when its remaining lifetime is shorter than the duration RenewBefore. This duration must be shorter than
+	// Authority and Serving.
 	Authority, Serving, RenewBefore time.Duration
 }
 
-// DefaultLifetimes returns 10 years for the authority, 90 days for the serving certificate, and 30 days for Ahead.
+// DefaultLifetimes returns 10 years for the authority, 90 days for the serving certificate, and 30 days for
+// RenewBefore.
 func DefaultLifetimes() Lifetimes {
 	const day = 24 * time.Hour
 	return Lifetimes{Authority: 3650 * day, Serving: 90 * day, RenewBefore: 30 * day}
@@ -47,8 +48,8 @@ type observed struct {
 	now          time.Time
 }
 
-// plannedStep contains the next step. If data is set, the Secret is written. If bundles is set, the configurations are
-// written. Otherwise, the Keeper checks again after recheckAfter.
+// plannedStep contains the next step. If data is set, the Secret is written. If bundles is set, the configurations
+// are written. Otherwise, the Keeper checks again after recheckAfter.
 type plannedStep struct {
 	data         map[string][]byte
 	bundles      [][]byte

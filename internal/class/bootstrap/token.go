@@ -62,11 +62,12 @@ func (a Attempt) tokenID(salt int) string {
 	return text[:6]
 }
 
-// maxEarlierAttempts is how many earlier attempts Follows considers, because other clients can write the attempt
-// number. A certificate signing request of an earlier attempt exists for about an hour.
+// maxEarlierAttempts is how many earlier attempts MatchesRecentAttempt considers, because other clients can write the
+// attempt number. A certificate signing request of an earlier attempt exists for about an hour.
 const maxEarlierAttempts = 100
 
-// MatchesRecentAttempt returns true if the token id may belong to one of the last hundred attempts to launch the same Machine.
+// MatchesRecentAttempt reports whether the token id may belong to one of the last hundred attempts to launch the same
+// Machine.
 func (a Attempt) MatchesRecentAttempt(id string) bool {
 	earlier := a
 	for range min(a.Number-1, maxEarlierAttempts) {

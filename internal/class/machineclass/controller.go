@@ -33,8 +33,8 @@ type Options struct {
 	// Client writes MachineClasses, and reads MachineClasses and Machines from a cache with the indexes of package
 	// index. Each read includes the writes of this process.
 	Client client.Client
-	// LiveClient reads and writes the control cluster without a cache, for Secrets and for the last check before a finalizer
-	// is removed.
+	// LiveClient reads and writes the control cluster without a cache, for Secrets and for the last check before a
+	// finalizer is removed.
 	LiveClient client.Client
 	// Recorder records events on classes.
 	Recorder events.EventRecorder
@@ -43,8 +43,8 @@ type Options struct {
 	Concurrency int
 	// Metrics may be nil.
 	Metrics *Metrics
-	// JoinMonitor is the monitor that finds what prevents machines from joining. Nil means that there is no target cluster.
-	// The function New sets JoinMonitor.OnChange.
+	// JoinMonitor is the monitor that finds what prevents machines from joining. Nil means that there is no target
+	// cluster. The function New sets JoinMonitor.OnChange.
 	JoinMonitor *preflight.Monitor
 }
 

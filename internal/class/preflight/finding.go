@@ -19,7 +19,8 @@ type Finding struct {
 	Fix string `json:"fix"`
 	// Warning means that machines may join despite the problem.
 	Warning bool `json:"warning,omitempty"`
-	// IsUncertain means that the check cannot be sure of the problem. The problem is certain once machines fail to join.
+	// IsUncertain is true if the check cannot be sure of the problem. The problem is certain once machines fail to
+	// join.
 	IsUncertain bool `json:"-"`
 }
 

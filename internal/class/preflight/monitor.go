@@ -24,13 +24,14 @@ const (
 type Verdict int
 
 const (
-	// VerdictOpen means that the problem is neither proven nor refuted: no machine has joined yet, and no machine has waited
-	// long for its Node.
+	// VerdictOpen means that the problem is neither proven nor refuted: no machine has joined yet, and no machine has
+	// waited long for its Node.
 	VerdictOpen Verdict = iota
-	// VerdictProven is the verdict that the problem is real: a machine has waited long for its Node, and no machine has
-	// joined.
+	// VerdictProven is the verdict that the problem is real: a machine has waited long for its Node, and no machine
+	// has joined.
 	VerdictProven
-	// VerdictRefuted is the verdict that a suspected problem does not exist, because a machine has joined the cluster.
+	// VerdictRefuted is the verdict that a suspected problem does not exist, because a machine has joined the
+	// cluster.
 	VerdictRefuted
 )
 
@@ -39,7 +40,7 @@ const (
 type Monitor struct {
 	// Check makes the checks. An error is logged, and the findings still count.
 	Check func(context.Context) ([]Finding, error)
-	// Judge returns the verdict about all findings whose field Guess is true.
+	// Judge returns the verdict about all findings whose field IsUncertain is true.
 	Judge func(context.Context) Verdict
 	// OnChange is called after a change of the findings.
 	OnChange func(context.Context)

@@ -72,7 +72,7 @@ func budgetOf(b *v1beta1.MachineDisruptionBudget) Budget {
 }
 
 // PauseOf describes the pause of a fleet. The given budget causes the pause by forbidding all disruptions. The result
-// of the command, such as "resumed", becomes the field Done.
+// of the command, such as "resumed", becomes the field Outcome.
 func PauseOf(b *v1beta1.MachineDisruptionBudget, done string) Pause {
 	return Pause{Namespace: b.Namespace, Outcome: done, By: b.Annotations[v1beta1.AnnotationPausedBy],
 		Reason: b.Annotations[v1beta1.AnnotationPauseReason], Since: b.CreationTimestamp.UTC().Format(time.RFC3339)}

@@ -24,7 +24,8 @@ type Orphans struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Reports has one report for each provider process, sorted by provider.
 	Reports []OrphanReport `json:"reports"`
-	// InOtherNamespaces holds the number of instances that are hidden because their former machines were in other namespaces.
+	// InOtherNamespaces holds the number of instances that are hidden because their former machines were in other
+	// namespaces.
 	InOtherNamespaces int `json:"elsewhere"`
 	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
 	ReadErrors []string `json:"unread,omitempty"`
@@ -33,8 +34,8 @@ type Orphans struct {
 // OrphanReport is the report of one provider process.
 type OrphanReport struct {
 	ledger.Page
-	// OmittedCount is the number of instances that are missing in Entries because the length of a report is limited. The
-	// number includes the instances of all namespaces.
+	// OmittedCount is the number of instances that are missing in Entries because the length of a report is limited.
+	// The number includes the instances of all namespaces.
 	OmittedCount int `json:"undescribed,omitempty"`
 	// Process describes the state of the provider process that writes the report.
 	Process why.Process `json:"process"`

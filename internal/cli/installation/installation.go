@@ -48,8 +48,8 @@ type Kind struct {
 	Name string `json:"name"`
 	// Release is the release that installed the CustomResourceDefinition, according to its label. It may be empty.
 	Release string `json:"release,omitempty"`
-	// ServedVersions lists the API versions that clients may use. Storage is the API version in which the API server stores
-	// objects now. Stored lists the API versions in which existing objects may still be stored.
+	// ServedVersions lists the API versions that clients may use. Storage is the API version in which the API server
+	// stores objects now. Stored lists the API versions in which existing objects may still be stored.
 	ServedVersions []string `json:"served"`
 	Storage        string   `json:"storage"`
 	Stored         []string `json:"stored"`

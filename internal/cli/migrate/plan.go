@@ -29,7 +29,8 @@ type Plan struct {
 	// ConfigMaps could not be read, Unread explains why.
 	Pages  Pages
 	Unread string
-	// ListsAll selects the long text output, which lists every affected object and field. Otherwise the output has examples.
+	// ListsAll is true if the text output must list every affected object and field. Otherwise the output has
+	// examples.
 	ListsAll bool
 	// Beginning is true if the command starts the migration after it has shown the plan.
 	Beginning bool

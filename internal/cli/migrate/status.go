@@ -46,8 +46,8 @@ type Status struct {
 	// Migrator describes the process that performs the migration. Migrator is nil after the end of the migration, or if
 	// the Leases were not read.
 	Migrator *why.Process `json:"migrator,omitempty"`
-	// NextStep describes how the migration continues, in one or two sentences. Commands lists the commands that continue or
-	// abort the migration.
+	// NextStep describes how the migration continues, in one or two sentences. Commands lists the commands that
+	// continue or abort the migration.
 	NextStep string    `json:"next"`
 	Commands []Command `json:"commands,omitempty"`
 	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.

@@ -29,10 +29,11 @@ type simulation struct {
 	machines   map[types.UID][]*v1beta1.Machine
 	created    int
 	last       machinedeployment.PassPreview
-	// idleSets contains the UIDs of the sets for which the controller has nothing to do until a set or machine changes.
+	// idleSets contains the UIDs of the sets for which the controller has nothing to do until a set or machine
+	// changes.
 	idleSets map[types.UID]bool
-	// propagatedMachines has the names of the machines that the change updates in place. released has the names of the machines
-	// whose labels no longer match the selector of their set.
+	// propagatedMachines has the names of the machines that the change updates in place. releasedMachines has the
+	// names of the machines whose labels no longer match the selector of their set.
 	propagatedMachines, releasedMachines map[string]bool
 }
 

@@ -174,8 +174,8 @@ func (p *Plan) Summary() string {
 type Row struct {
 	// Number is the number of the wave, or a range such as "2-5".
 	Number string
-	// StartCondition describes the condition for the start of these waves. It is empty if the previous row has the same
-	// condition.
+	// StartCondition describes the condition for the start of these waves. It is empty if the previous row has the
+	// same condition.
 	StartCondition string
 	// IsCombined is true if the row combines more than one wave.
 	IsCombined bool

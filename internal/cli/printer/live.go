@@ -15,8 +15,9 @@ func Shorten(text string, columns int) string {
 	return string([]rune(text)[:columns-1]) + "…"
 }
 
-// ProgressPrinter prints the progress of an operation. On a terminal, the new progress overwrites the previous progress. If the
-// output is not a terminal, each change is written as a new line. ProgressPrinter is safe for concurrent use.
+// ProgressPrinter prints the progress of an operation. On a terminal, the new progress overwrites the previous
+// progress. If the output is not a terminal, each change is written as a new line. ProgressPrinter is safe for
+// concurrent use.
 type ProgressPrinter struct {
 	Out      io.Writer
 	Terminal bool

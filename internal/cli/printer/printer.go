@@ -15,9 +15,9 @@ import (
 
 // Style is the style of text output.
 type Style struct {
-	// Colour enables colors. AllColumns shows all columns of tables.
+	// Colour is true if the output may contain colors. AllColumns is true if tables must show all columns.
 	Colour, AllColumns bool
-	// ASCII draws bars and trees with ASCII characters.
+	// ASCII is true if bars and trees must consist of ASCII characters.
 	ASCII bool
 }
 

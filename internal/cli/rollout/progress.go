@@ -60,8 +60,8 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 		return of(StateFrozen, frozen)
 	case progressing != nil && progressing.Status == metav1.ConditionFalse &&
 		progressing.ObservedGeneration == d.Generation && !isRetried(progressing.Reason):
-		// If the controller rejects a change, it does not update status.observedGeneration. Therefore check for Failed
-		// before Unobserved.
+		// If the controller rejects a change, it does not update status.observedGeneration. Therefore check for
+		// StateFailed before StateUnobserved.
 		return of(StateFailed, progressing)
 	case s.ObservedGeneration < d.Generation && progressing != nil && progressing.ObservedGeneration == d.Generation:
 		return of(StateUnobserved, progressing)
@@ -117,8 +117,8 @@ type Progress struct {
 	Now time.Time `json:"-"`
 	// Waiting groups the machines that wait because of a problem.
 	Waiting []why.Group `json:"waiting,omitempty"`
-	// RecheckAfter holds the delay after which the progress must be computed again, even if the deployment does not change.
-	// The delay 0 means that only a change of the deployment can change the progress.
+	// RecheckAfter holds the delay after which the progress must be computed again, even if the deployment does not
+	// change. The delay 0 means that only a change of the deployment can change the progress.
 	RecheckAfter time.Duration `json:"-"`
 }
 

@@ -32,8 +32,8 @@ type Result struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// NewResult returns the Result of a command that changed the deployment. The text for the field Done says what the command
-// did, such as "restarted".
+// NewResult returns the Result of a command that changed the deployment. The text for the field Outcome says what the
+// command did, such as "restarted".
 func NewResult(d *v1beta1.MachineDeployment, done string) *Result {
 	return &Result{Kind: "RolloutResult", Namespace: d.Namespace, Name: d.Name, Outcome: done, Changed: true}
 }
@@ -61,8 +61,8 @@ func (r *Result) Text(w io.Writer, s printer.Style) error {
 	return err
 }
 
-// Warnings returns warnings about surprising effects of a change. Pass the changed deployment, and true for restart if
-// the change restarts the machines.
+// Warnings returns warnings about surprising effects of a change. Pass the changed deployment, and true for restart
+// if the change restarts the machines.
 func Warnings(d *v1beta1.MachineDeployment, restart bool) (warnings []string) {
 	if _, frozen := d.Labels[v1beta1.LabelFreeze]; frozen {
 		warnings = append(warnings, fmt.Sprintf(

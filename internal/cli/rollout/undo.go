@@ -23,8 +23,8 @@ type Undo struct {
 	SkipReason string
 }
 
-// NewUndo computes a rollback to a revision. If the number is 0, NewUndo chooses the newest revision whose template differs
-// from the current template.
+// NewUndo computes a rollback to a revision. If the number is 0, NewUndo chooses the newest revision whose template
+// differs from the current template.
 func NewUndo(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Undo, error) {
 	if d.Spec.Paused {
 		return nil,

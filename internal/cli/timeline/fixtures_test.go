@@ -68,8 +68,8 @@ func launched(cloudStart, seconds int) func(*v1beta1.Machine) {
 	}
 }
 
-// withReadyNode returns a function that adds a Ready Node to the machine. The machine has been Running since the given number of
-// seconds after noon.
+// withReadyNode returns a function that adds a Ready Node to the machine. The machine has been Running since the
+// given number of seconds after noon.
 func withReadyNode(seconds int) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) {
 		m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-1", UID: "n"}

@@ -89,8 +89,8 @@ func (e Occurrence) line() string {
 		printer.Sanitize(e.Message)))
 }
 
-// formatStart returns the start time of a step for the table. The text includes the date only if the step and the operation
-// started on different days.
+// formatStart returns the start time of a step for the table. The text includes the date only if the step and the
+// operation started on different days.
 func formatStart(operation, step time.Time) string {
 	if operation.UTC().Format(time.DateOnly) == step.UTC().Format(time.DateOnly) {
 		return step.UTC().Format("15:04:05Z")
@@ -98,8 +98,8 @@ func formatStart(operation, step time.Time) string {
 	return formatTime(step)
 }
 
-// FormatDuration formats the duration of a step in seconds. For less than one second, the text is "<1s", because times in the API
-// are whole seconds.
+// FormatDuration formats the duration of a step in seconds. For less than one second, the text is "<1s", because
+// times in the API are whole seconds.
 func FormatDuration(seconds float64) string {
 	if seconds < 1 {
 		return "<1s"

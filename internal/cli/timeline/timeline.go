@@ -104,7 +104,8 @@ type Occurrence struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// New returns the timeline of a machine. The timeline contains the creation, replacement and deletion with their steps.
+// New returns the timeline of a machine. The timeline contains the creation, replacement and deletion with their
+// steps.
 func New(o Facts) Timeline {
 	m := o.Machine
 	t := Timeline{Now: o.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase),

@@ -64,7 +64,8 @@ func (f Filter) pageURL(page int) string {
 	return f.URL()
 }
 
-// SortURL returns the URL that sorts the list in the given order. If the list already has this order, the URL reverses it.
+// SortURL returns the URL that sorts the list in the given order. If the list already has this order, the URL
+// reverses it.
 func (f Filter) SortURL(order string) string {
 	if f.sorted() == order {
 		order = "-" + order
@@ -89,7 +90,7 @@ func (f Filter) AriaSort(order string) string {
 
 func (f Filter) sorted() string { return cmp.Or(f.Sort, "name") }
 
-// IsEmpty reports whether all machines are selected.
+// IsEmpty reports whether the filter is empty, so that all machines are selected.
 func (f Filter) IsEmpty() bool {
 	f.Sort, f.Page = "", 0
 	return f == Filter{}

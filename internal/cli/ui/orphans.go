@@ -16,7 +16,8 @@ type orphansBody struct {
 	Reports []orphanReport
 	Rows    []orphanRow
 	Paging  Paging
-	// InOtherNamespaces holds the number of instances that are hidden because their former machines were in other namespaces.
+	// InOtherNamespaces holds the number of instances that are hidden because their former machines were in other
+	// namespaces.
 	InOtherNamespaces int
 	ReadErrors        []string
 }

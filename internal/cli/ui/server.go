@@ -16,8 +16,8 @@ type Options struct {
 	Source Source
 	// Now returns the local time. The default is time.Now.
 	Now func() time.Time
-	// OnLinkUsed is a callback, and may be nil. After a browser has opened the link, the server passes a new link to this
-	// callback. The new link replaces the old link.
+	// OnLinkUsed is a callback, and may be nil. After a browser has opened the link, the server passes a new link to
+	// this callback. The new link replaces the old link.
 	OnLinkUsed func(link string)
 }
 

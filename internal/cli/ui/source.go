@@ -22,8 +22,8 @@ type Source interface {
 	Facts(ctx context.Context) (fleet.Facts, error)
 	// ChangeEvents returns a channel that receives a value after an object of the fleet has changed.
 	ChangeEvents() <-chan struct{}
-	// Outage returns the time at which the cluster stopped answering, and the error. The time is zero while the cluster
-	// answers.
+	// Outage returns the time at which the cluster stopped answering, and the error. The time is zero while the
+	// cluster answers.
 	Outage() (since time.Time, why string)
 	// WhyMachine and WhyDeployment explain what an object waits for.
 	WhyMachine(ctx context.Context, m *v1beta1.Machine) why.View

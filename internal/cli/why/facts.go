@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
-// Facts holds a machine, and the objects that explain why the machine waits. If an object could not be read, its field
-// is empty, and Unread contains a sentence about the object.
+// Facts holds a machine, and the objects that explain why the machine waits. If an object could not be read, its
+// field is empty, and ReadErrors contains a sentence about the object.
 type Facts struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
@@ -22,8 +22,8 @@ type Facts struct {
 	Sets []v1beta1.MachineSet
 	// Checks are the health checks that select the machine.
 	Checks []v1beta1.MachineHealthCheck
-	// UncheckedMachines lists the machines in the namespace that no health check selects. The field is filled only if no
-	// health check selects this machine.
+	// UncheckedMachines lists the machines in the namespace that no health check selects. The field is filled only if
+	// no health check selects this machine.
 	UncheckedMachines []v1beta1.Machine
 	// Denial is the reason why the machine may not be replaced now. It is nil if the machine may be replaced.
 	Denial *disruption.Denial
@@ -70,7 +70,7 @@ type Finding struct {
 	Message string `json:"message,omitempty"`
 	// StartTime holds the time when the described state began.
 	StartTime *time.Time `json:"since,omitempty"`
-	// NextStepTime holds the time of the next automatic step. Ends describes this step.
+	// NextStepTime holds the time of the next automatic step. NextStep describes this step.
 	NextStepTime *time.Time `json:"until,omitempty"`
 	// NextStep holds a sentence about the next automatic step, or about the event that ends the described state.
 	NextStep string `json:"ends,omitempty"`

@@ -11,11 +11,11 @@ import (
 type Meaning struct {
 	// Explanation describes the situation in one or two sentences.
 	Explanation string
-	// NextStep holds a sentence about the next automatic step, or about the event that ends the situation. NextStep is empty if
-	// nothing must happen.
+	// NextStep holds a sentence about the next automatic step, or about the event that ends the situation. NextStep
+	// is empty if nothing must happen.
 	NextStep string
-	// Instructions holds instructions with which an administrator can fix the problem. Instructions is empty if the administrator can only
-	// wait.
+	// Instructions holds instructions with which an administrator can fix the problem. Instructions is empty if the
+	// administrator can only wait.
 	Instructions string
 }
 

@@ -94,8 +94,8 @@ func (v View) finding(w io.Writer, f Finding, s printer.Style) {
 	}
 }
 
-// JoinFirst joins the first names into one text. If there are more names than limit, the text ends with the number of the
-// remaining names.
+// JoinFirst joins the first names into one text. If there are more names than limit, the text ends with the number of
+// the remaining names.
 func JoinFirst(names []string, limit int) string {
 	if more := len(names) - limit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)

@@ -55,8 +55,8 @@ func (r *Reconciler) annotate(ctx context.Context, key types.NamespacedName, gro
 	}
 }
 
-// annotationsDiffer reports whether a capacity annotation has another value than this package wants. The function ignores the
-// annotations that belong to other field managers.
+// annotationsDiffer reports whether a capacity annotation has another value than this package wants. The function
+// ignores the annotations that belong to other field managers.
 func annotationsDiffer(annotations, ours, others map[string]string) bool {
 	for _, key := range capacityKeys() {
 		value, found := annotations[key]

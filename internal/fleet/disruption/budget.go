@@ -23,7 +23,7 @@ type Budget struct {
 	percentage bool
 	reasons    []v1beta1.DisruptionReason
 	windows    window.Set
-	// If outside is true, the budget is in force only while none of its windows is open.
+	// If outsideWindows is true, the budget is in force only while none of its windows is open.
 	outsideWindows bool
 }
 
@@ -73,8 +73,8 @@ func (b *Budget) NextChange(now time.Time) (time.Time, bool) {
 	return b.windows.NextChange(now)
 }
 
-// AllowedDisruptions returns how many of the selected machines may be disrupted at a time. A percentage is rounded down to at
-// least 1, except for 0%.
+// AllowedDisruptions returns how many of the selected machines may be disrupted at a time. A percentage is rounded
+// down to at least 1, except for 0%.
 func (b *Budget) AllowedDisruptions(selected int) int {
 	if !b.percentage || b.limit == 0 {
 		return b.limit

@@ -204,8 +204,8 @@ func (l *Ledger) Requests(kind, namespace string) (requests []reconcile.Request)
 	return requests
 }
 
-// CountBlocked counts, by the reason of the disruption, the machines whose disruption a budget or an exemption prevents now.
-// Every possible reason is a key of the map.
+// CountBlocked counts, by the reason of the disruption, the machines whose disruption a budget or an exemption
+// prevents now. Every possible reason is a key of the map.
 func (l *Ledger) CountBlocked() map[v1beta1.DisruptionReason]int {
 	blocked := make(map[v1beta1.DisruptionReason]int, len(v1beta1.DisruptionReasons))
 	for _, reason := range v1beta1.DisruptionReasons {

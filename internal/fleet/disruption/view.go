@@ -26,8 +26,8 @@ type Denial struct {
 	Candidate
 	// Budget is the name of the budget that has no room, or "" if the machine itself is exempt.
 	Budget string
-	// IsPersistent is true if the denial stays even after all other disruptions have ended, because the budget allows no
-	// disruption or the machine is exempt.
+	// IsPersistent is true if the denial stays even after all other disruptions have ended, because the budget allows
+	// no disruption or the machine is exempt.
 	IsPersistent bool
 	// EndTime holds the time at which the denial may end, because a window opens or closes or an exemption ends. The
 	// field is zero if no such time is known.
@@ -76,8 +76,8 @@ type usage struct {
 	selected, disrupted, allowed int
 }
 
-// NewView returns the view of a namespace. An optional function reports whether the disruption of a machine was granted
-// although the Machine object does not show the disruption yet.
+// NewView returns the view of a namespace. The function granted may be nil. It reports whether a budget has already
+// granted the disruption of a machine, in case the Machine in the list does not show the disruption yet.
 func NewView(budgets []*Budget, machines []*v1beta1.Machine, granted func(types.UID) bool, now time.Time) *View {
 	v := &View{now: now, machines: machines, disruptedMachines: map[types.UID]bool{}}
 	for _, b := range budgets {
@@ -111,8 +111,8 @@ func (v *View) count(u *usage) {
 	u.allowed = u.AllowedDisruptions(u.selected)
 }
 
-// Decide decides which candidates of one controller may be disrupted, and denies the remaining candidates. Candidates of
-// other controllers are not granted. If these candidates take precedence, their disruptions are reserved.
+// Decide decides which candidates of one controller may be disrupted, and denies the remaining candidates. Candidates
+// of other controllers are not granted. If these candidates take precedence, their disruptions are reserved.
 func (v *View) Decide(candidates, others []Candidate) (granted []Candidate, denied []Denial) {
 	type entry struct {
 		Candidate
@@ -207,19 +207,20 @@ func (v *View) takeRoom(c Candidate) *Denial {
 	return nil
 }
 
-// BudgetUse is the current use of a budget: how many machines it selects, and how many of these machines are disrupted.
+// BudgetUse is the current use of a budget: how many machines it selects, and how many of these machines are
+// disrupted.
 type BudgetUse struct {
 	// Budget is the name of the budget.
 	Budget string
 	// Selected, Disrupted and Allowed are numbers of machines.
 	Selected, Disrupted, Allowed int
-	// NextChange holds the time at which the budget stops being in force, because a window opens or closes. The field is
-	// zero for a budget without windows.
+	// NextChange holds the time at which the budget stops being in force, because a window opens or closes. The field
+	// is zero for a budget without windows.
 	NextChange time.Time
 }
 
-// BudgetUses lists the budgets that limit the disruption of a candidate now, with their numbers of machines. The budgets are
-// sorted by name.
+// BudgetUses lists the budgets that limit the disruption of a candidate now, with their numbers of machines. The
+// budgets are sorted by name.
 func (v *View) BudgetUses(candidates []Candidate) (uses []BudgetUse) {
 	for _, u := range v.uses {
 		if !u.InForce(v.now) || !slices.ContainsFunc(candidates, func(c Candidate) bool {

@@ -49,7 +49,8 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 }
 
 // ownedSets returns the sets that the deployment controls. If the cache is not confirmed, ownedSets lists the sets
-// live. In that case, ownedSets also stores the sets with the deployment's label but without an owner in p.unowned.
+// live. In that case, ownedSets also stores the sets with the deployment's label but without an owner in
+// p.unownedSets.
 func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var cached v1beta1.MachineSetList

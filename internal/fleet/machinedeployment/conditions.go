@@ -69,8 +69,8 @@ func (c conditions) writeRollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// writeFrozen writes the condition Frozen. The controller that set the freeze label may already have written a more specific
-// reason, which is kept.
+// writeFrozen writes the condition Frozen. The controller that set the freeze label may already have written a more
+// specific reason, which is kept.
 func (c conditions) writeFrozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel &&
 		meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {

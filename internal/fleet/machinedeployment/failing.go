@@ -30,10 +30,10 @@ type launchFailure struct {
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
-	// hasRecovered means that a machine became Ready and fewer than failuresInARow machines have failed since then.
+	// hasRecovered is true if a machine became Ready and fewer than failuresInARow machines have failed since then.
 	hasRecovered bool
-	// readyMachines holds the names of the machines that were Ready in the last pass, and is nil before the first pass.
-	// superseded holds existing machines that failed before another machine became Ready.
+	// readyMachines holds the names of the machines that were Ready in the last pass, and is nil before the first
+	// pass. supersededMachines holds existing machines that failed before another machine became Ready.
 	readyMachines, supersededMachines map[string]bool
 }
 

@@ -59,8 +59,8 @@ type view struct {
 	revisionReason string
 	taintsOutdated bool
 	applied        bool
-	// rejection is the error with which the API server rejected the write of a set. A repetition of the write would fail
-	// again. rejectedReason is the reason of the condition Progressing for this error.
+	// rejection is the error with which the API server rejected the write of a set. A repetition of the write would
+	// fail again. rejectedReason is the reason of the condition Progressing for this error.
 	rejection      error
 	rejectedReason string
 }

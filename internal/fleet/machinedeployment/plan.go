@@ -24,7 +24,7 @@ type State struct {
 	Replicas int32
 	// Bounds limit how far the number of machines may differ from Replicas.
 	Bounds
-	// SizedFor is the number of replicas for which the sets were last sized, or Unknown.
+	// SizedFor is the number of replicas for which the sets were last sized, or UnknownSize.
 	SizedFor int32
 	// Paused stops rollouts. Frozen stops rollouts and every other creation of machines.
 	Paused, Frozen bool
@@ -46,10 +46,10 @@ type Set struct {
 	Name string
 	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// MinReplicas and MaxReplicas are the lowest and the highest replicas that the set's controller may have read. Until the
-	// controller has observed the latest change, the range includes the earlier values of spec.replicas.
+	// MinReplicas and MaxReplicas are the lowest and the highest replicas that the set's controller may have read.
+	// Until the controller has observed the latest change, the range includes the earlier values of spec.replicas.
 	MinReplicas, MaxReplicas int32
-	// IsUnobserved means that the set's controller has not observed the latest generation.
+	// IsUnobserved is true if the set's controller has not observed the latest generation.
 	IsUnobserved bool
 	// BeingDeleted means that the set itself is being deleted, together with all its machines.
 	BeingDeleted bool
@@ -98,8 +98,8 @@ type Plan struct {
 	// ReplacementSurge is the number of machines that the current set gets in addition to replicas, in order to replace
 	// other machines.
 	ReplacementSurge int32
-	// WaitMessage explains why the rollout does not advance, as a clause without a capital letter and full stop. It may be
-	// empty.
+	// WaitMessage explains why the rollout does not advance, as a clause without a capital letter and full stop. It
+	// may be empty.
 	WaitMessage string
 	// AwaitsSelection means that the rollout waits only for an administrator to select machines.
 	AwaitsSelection bool

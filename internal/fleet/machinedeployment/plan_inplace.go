@@ -88,7 +88,8 @@ func (d *draft) finishHandOver() (waiting string) {
 	return waiting
 }
 
-// orderNotObserved returns the value of Plan.WaitMessage for a set that has not observed that its hand-over was canceled.
+// orderNotObserved returns the value of Plan.WaitMessage for a set that has not observed that its hand-over was
+// canceled.
 func orderNotObserved(s Set) string {
 	return fmt.Sprintf("set %s has not observed yet that its hand-over of machines was canceled", s.Name)
 }
@@ -197,9 +198,9 @@ func waitingForUpdated(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %d machines of the new revision are up to date and available", current.Available, replicas)
 }
 
-// waitForSelection returns the value of Plan.WaitMessage if the rollout waits for an administrator to select old machines.
-// If updates are in progress, the text reports them first, because an administrator may select the next machines only
-// weeks later.
+// waitForSelection returns the value of Plan.WaitMessage if the rollout waits for an administrator to select old
+// machines. If updates are in progress, the text reports them first, because an administrator may select the next
+// machines only weeks later.
 func (d *draft) waitForSelection(oldReplicas int32) string {
 	current := d.Sets[d.CurrentIndex]
 	selection := fmt.Sprintf("to update machines of an old revision (%d left), set the label %s on them", oldReplicas,

@@ -6,8 +6,9 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// planOnDelete plans the next step for strategy OnDelete: the current set replaces the machines that old sets have lost.
-// Old machines without an instance are replaced immediately, because they run no pods and might never get an instance.
+// planOnDelete plans the next step for strategy OnDelete: the current set replaces the machines that old sets have
+// lost. Old machines without an instance are replaced immediately, because they run no pods and might never get an
+// instance.
 func (d *draft) planOnDelete() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {

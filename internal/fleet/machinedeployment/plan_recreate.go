@@ -6,7 +6,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// planRecreate plans the next step for strategy Recreate: new machines are created after the last old machine is gone.
+// planRecreate plans the next step for strategy Recreate: new machines are created after the last old machine is
+// gone.
 func (d *draft) planRecreate() string {
 	var remaining int32
 	for i, set := range d.Sets {

@@ -24,7 +24,7 @@ func (d *draft) replacementSurge(before State) int32 {
 }
 
 // replaceMarked plans the next step to replace marked machines of the current revision, once no old revision is left.
-// The result is the value of Plan.WaitMessage.
+// The result is the value of Plan.WaitingMachines.
 //
 // With maxSurge, replacements are created first, and the set deletes a marked machine when enough others are available.
 // Without maxSurge, the set deletes first, at most maxUnavailable machines at a time. With strategy OnDelete, an

@@ -25,8 +25,8 @@ type PassPreview struct {
 	OutdatedMachines int32
 	// Bounds limit how far the number of machines may differ from replicas during the rollout.
 	Bounds
-	// Actions describes which sets the pass would scale and why. WaitMessage is the reason why the rollout does not advance,
-	// as a clause without a capital letter and full stop. Each text may be empty.
+	// Actions describes which sets the pass would scale and why. WaitMessage is the reason why the rollout does not
+	// advance, as a clause without a capital letter and full stop. Each text may be empty.
 	Actions, WaitMessage string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool

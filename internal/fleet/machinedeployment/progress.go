@@ -19,14 +19,14 @@ type rollout struct {
 	// waitReason is empty. For example, a rollout may wait for an administrator, for a disruption budget, or for an
 	// upgrade of the target cluster.
 	waitReason string
-	// rejection is the error with which the API server rejected the write of a set. rejectedReason is the reason of the
-	// condition Progressing for this error.
+	// rejection is the error with which the API server rejected the write of a set. rejectedReason is the reason of
+	// the condition Progressing for this error.
 	rejection      error
 	rejectedReason string
 	revisionReason string
 	advanced       bool
-	// The text waiting explains why the rollout does not advance. The text doing describes which sets this pass scales
-	// and why. Each text may be empty.
+	// The text waitMessage explains why the rollout does not advance. The text actions describes which sets this pass
+	// scales and why. Each text may be empty.
 	waitMessage, actions string
 	stalledFor, deadline time.Duration
 }

@@ -74,7 +74,7 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 }
 
 // sizedFor returns the deployment's replicas at the last change of the sets' replicas, from the annotation of the
-// newest set. Without this annotation, it returns Unknown.
+// newest set. Without this annotation, it returns UnknownSize.
 func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return UnknownSize

@@ -29,8 +29,8 @@ type deploymentState struct {
 	// failed to launch since the last pass. sharedState.mu guards these two fields.
 	orphanSet bool
 	failed    []launchFailure
-	// recentFailures holds the last failures, newest first. broken holds the failures of existing machines by name.
-	// sharedState.mu guards both.
+	// recentFailures holds the last failures, newest first. failuresByName holds the failures of existing machines by
+	// name. sharedState.mu guards both.
 	recentFailures []v1beta1.FailedMachine
 	failuresByName map[string]v1beta1.FailedMachine
 	// machineEvents counts events about Ready or deleted machines since the last pass. sharedState.mu guards it.
@@ -173,8 +173,8 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// includeUnobserved extends the range from counted.Least to counted.Most by earlier replicas, because the set's
-// controller may not have observed the latest replicas yet.
+// includeUnobserved extends the range from counted.MinReplicas to counted.MaxReplicas by earlier replicas, because
+// the set's controller may not have observed the latest replicas yet.
 func (r *deploymentState) includeUnobserved(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobservedSets[set.UID]
 	switch {

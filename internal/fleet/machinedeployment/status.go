@@ -207,8 +207,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	return r
 }
 
-// outdatedMachines returns how many old machines exist or may still be created. With the strategy Recreate, old machines that
-// are being deleted count too, because the rollout waits until they are gone.
+// outdatedMachines returns how many old machines exist or may still be created. With the strategy Recreate, old
+// machines that are being deleted count too, because the rollout waits until they are gone.
 func (v *view) outdatedMachines() int32 {
 	var n int32
 	for i, set := range v.state.Sets {

@@ -58,8 +58,8 @@ type Options struct {
 	// unknown. With an unknown version, the reconciler counts machines only in live reads. If the field is nil,
 	// Register sets it to a function that reads the version of the manager's cache.
 	MachineCacheVersion func() string
-	// StopReason returns the reason why this process must not create or remediate machines. If the reason is empty or the
-	// field is nil, the process may create and remediate machines.
+	// StopReason returns the reason why this process must not create or remediate machines. If the reason is empty or
+	// the field is nil, the process may create and remediate machines.
 	StopReason func() ConditionReason
 	// ForEach calls f with each number from 0 to n-1 and waits for all calls. Defaults to parallel calls.
 	ForEach func(n int, f func(i int))
@@ -73,7 +73,8 @@ type Options struct {
 	Metrics *Metrics
 	// Ledger decides which machines may be disrupted. A nil Ledger allows all.
 	Ledger *disruption.Ledger
-	// Decisions records the generations of sets that this process wrote on the basis of its cache. The field may be nil.
+	// Decisions records the generations of sets that this process wrote on the basis of its cache. The field may be
+	// nil.
 	Decisions *freshness.Decisions
 	// Tracer reports traces. It is nil if traces are off.
 	Tracer *tracing.Tracer

@@ -20,8 +20,8 @@ import (
 
 // Disruption is the part of a State that describes the limits of disruptions.
 type Disruption struct {
-	// Decide divides candidates into those that may be disrupted now and those that may not. Nil allows all, because no
-	// budget or exemption exists.
+	// Decide divides candidates into those that may be disrupted now and those that may not. Nil allows all, because
+	// no budget or exemption exists.
 	Decide func(candidates []disruption.Candidate) (may []disruption.Candidate, denied []disruption.Denial)
 	// IsOutdated is true if the set belongs to an old revision of its deployment.
 	IsOutdated bool
@@ -130,7 +130,7 @@ func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1be
 	return machines
 }
 
-// readDisruption prepares State.Disruption. If no budget or exemption applies, the field Ask is nil.
+// readDisruption prepares State.Disruption. If no budget or exemption applies, the field Decide is nil.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}

@@ -21,8 +21,8 @@ func expiring(set *v1beta1.MachineSet) {
 	set.Spec.Template.Spec.ExpireAfter = &metav1.Duration{Duration: time.Hour}
 }
 
-// withBudget returns the state of a set under a budget. For each call of Ask, the budget forgets the disruptions that
-// it granted before.
+// withBudget returns the state of a set under a budget. For each call of Decide, the budget forgets the disruptions
+// that it granted before.
 func withBudget(t *testing.T, limit string, s State, change ...func(*State)) State {
 	t.Helper()
 	b, err := disruption.Parse(&v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b"},

@@ -33,8 +33,8 @@ type failureStreak struct {
 	// count, reason and message describe the failed machines. message is that of the condition ReplicaFailure.
 	count           int
 	reason, message string
-	// oldestCreation is the creation time of the streak's oldest machine, by the API server's clock. last is when its last
-	// machine was replaced.
+	// oldestCreation is the creation time of the streak's oldest machine, by the API server's clock. lastFailure is
+	// when its last machine was replaced.
 	oldestCreation, lastFailure time.Time
 }
 

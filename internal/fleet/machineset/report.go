@@ -64,9 +64,9 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	return p.report(ctx, plan)
 }
 
-// isUrgent reports whether the status or reason of a condition changed so that the write must not wait. A new reason is
-// urgent only if the condition is True. When the set reaches its replicas, the write may wait, because a rollout soon
-// changes the replicas again.
+// isUrgent reports whether the status or reason of a condition changed so that the write must not wait. A new reason
+// is urgent only if the condition is True. When the set reaches its replicas, the write may wait, because a rollout
+// soon changes the replicas again.
 func isUrgent(before, after []metav1.Condition) bool {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)

@@ -36,8 +36,8 @@ type State struct {
 	Set *v1beta1.MachineSet
 	// Machines holds all machines that the set controls, including those being deleted, without preserved ones.
 	Machines []*v1beta1.Machine
-	// SteadyMachines contains the Machines for which isSteady is known to be true. OtherMachines contains all remaining Machines. If
-	// SteadyMachines is empty, Decide checks all Machines.
+	// SteadyMachines contains the Machines for which isSteady is known to be true. OtherMachines contains all
+	// remaining Machines. If SteadyMachines is empty, Decide checks all Machines.
 	SteadyMachines, OtherMachines []*v1beta1.Machine
 	// Receiver is the set that receives machines, or nil if no set is ready for that.
 	Receiver *v1beta1.MachineSet
@@ -46,8 +46,8 @@ type State struct {
 	Expecting bool
 	// Orphans are machines that have no controller and match the selector.
 	Orphans []*v1beta1.Machine
-	// PreservedCount and ReleasedCount count the deployment's machines that left their set. PreservedCount machines were taken out for
-	// inspection. ReleasedCount machines lost the selector's labels.
+	// PreservedCount and ReleasedCount count the deployment's machines that left their set. Preserved machines were
+	// taken out for inspection. Released machines lost the selector's labels.
 	PreservedCount, ReleasedCount int
 	// Standalone is true for a set without an owner. MaxReplacing is how many machines may be marked for replacement at
 	// a time.
@@ -89,11 +89,12 @@ func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 	return s.SteadyMachines, s.OtherMachines
 }
 
-// ConditionReason holds the reason and message of a condition. If the field ConditionReason is empty, the condition does not become True.
+// ConditionReason holds the reason and message of a condition. If the field Reason is empty, the condition does not
+// become True.
 type ConditionReason struct{ Reason, Message string }
 
 // Plan describes the next changes of a set. The parts of a Plan are independent: all bounds hold even if only some
-// parts are carried out, in any order. The set repeats planning until a plan is Settled.
+// parts are carried out, in any order. The set repeats planning until a plan is empty (see IsEmpty).
 type Plan struct {
 	// Release contains machines that no longer match the selector.
 	Release []*v1beta1.Machine
@@ -103,9 +104,9 @@ type Plan struct {
 	Update []Update
 	// HandOver contains machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete is the list of surplus machines that the set deletes. Chosen is true if there were more machines to choose
-	// from than surplus machines. BlockedDeletions contains the surplus machines that the deployment still needs, because it
-	// would have too few available machines without them.
+	// Delete is the list of surplus machines that the set deletes. Chosen is true if there were more machines to
+	// choose from than surplus machines. BlockedDeletions contains the surplus machines that the deployment still
+	// needs, because it would have too few available machines without them.
 	Delete, BlockedDeletions []*v1beta1.Machine
 	Chosen                   bool
 	// Remediate is the list of broken machines that the set deletes in order to replace them.
@@ -124,16 +125,16 @@ type Plan struct {
 	UnadoptedReason  string
 	// BackingOff means that failed machines stay for now because earlier replacements failed too.
 	BackingOff bool
-	// IsPostponed means that the plan omits all changes that depend on the count, until the cache is new enough.
+	// IsPostponed is true if the plan omits all changes that depend on the count, until the cache is new enough.
 	IsPostponed bool
-	// RequeueAfter is the time after which the set must be planned again even if no event occurs. If RequeueAfter is zero, only an
-	// event triggers the next plan.
+	// RequeueAfter is the time after which the set must be planned again even if no event occurs. If RequeueAfter is
+	// zero, only an event triggers the next plan.
 	RequeueAfter time.Duration
 
-	// The map asked contains the candidates that the budgets permitted. Before each disruption, the set also needs a
+	// permitted contains the candidates that the budgets permitted. Before each disruption, the set also needs a
 	// grant from the Ledger.
 	permitted map[types.UID]disruption.Candidate
-	// The list planned contains the permitted candidates that the plan disrupts, even if the plan is postponed.
+	// plannedDisruptions contains the permitted candidates that the plan disrupts, even if the plan is postponed.
 	plannedDisruptions []disruption.Candidate
 	expiring           map[types.UID]bool
 }
@@ -342,7 +343,7 @@ func (p *Plan) requeueFrozen(s State) {
 	}
 }
 
-// freezeReason returns why the set must not create machines: the freeze label, or Stopped.
+// freezeReason returns why the set must not create machines: the freeze label, or StopReason.
 func (s State) freezeReason() ConditionReason {
 	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
 		return frozenBy(s.Set, reason)
@@ -439,8 +440,8 @@ func namesOf(machines []*v1beta1.Machine) string {
 	return t.String()
 }
 
-// machineTally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not keep the
-// objects.
+// machineTally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not
+// keep the objects.
 type machineTally struct {
 	n     int
 	names []string

@@ -17,8 +17,8 @@ type sharedState struct {
 	// remediating contains a lock for each deployment or standalone set, because the sets of a deployment share a limit
 	// of remediations. A set holds the lock while it counts the remediations in progress and begins new ones.
 	remediating keylock.Locks
-	// shrinkLocks contains a lock for each deployment. A set holds the lock while it counts the available machines of the
-	// deployment and deletes machines on the basis of this count.
+	// shrinkLocks contains a lock for each deployment. A set holds the lock while it counts the available machines of
+	// the deployment and deletes machines on the basis of this count.
 	shrinkLocks keylock.Locks
 
 	mu sync.Mutex
@@ -42,7 +42,7 @@ type setState struct {
 	statusWritten time.Time
 	// batch is how many machines the next pass may create in its first round, or 0 after a failure.
 	batch int
-	// The field awaited is the resource version of the set for which a pass has already waited. Passes do not wait for
+	// awaitedVersion is the resource version of the set for which a pass has already waited. Passes do not wait for
 	// the same version again.
 	awaitedVersion        string
 	remediation, creation backoff
@@ -50,7 +50,7 @@ type setState struct {
 	failureStreak         failureStreak
 	// lostReplacements holds the replacements in progress for machines whose instances vanished.
 	lostReplacements Replacements
-	// The backoff lost delays the next replacement if the instance of a replacement vanishes too.
+	// lostBackoff delays the next replacement if the instance of a replacement vanishes too.
 	lostBackoff backoff
 	recoveries  recoveries
 	// steadyMachines remembers which machines need no check, so that a pass only counts them.
@@ -124,7 +124,8 @@ func (m *sharedState) cacheMark() freshness.Mark {
 	return m.cache.Mark()
 }
 
-// recordList passes the resource version of a live LIST to the tracker of the cache. The mark must be from before the LIST.
+// recordList passes the resource version of a live LIST to the tracker of the cache. The mark must be from before the
+// LIST.
 func (m *sharedState) recordList(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

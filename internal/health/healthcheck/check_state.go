@@ -28,8 +28,8 @@ type checkState struct {
 	// restrictions maps a namespace to the reason why the built-in policy remediates no machine in that namespace.
 	restrictions map[string]string
 	seen         *Observations
-	// predecessors contains, for each set, the replaced machines whose replacements were not found yet. The map gone
-	// contains the machines that were deleted since the last pass. Event handlers write to the map gone, so state.mu
+	// predecessors contains, for each set, the replaced machines whose replacements were not found yet. goneMachines
+	// contains the machines that were deleted since the last pass. Event handlers write to goneMachines, so state.mu
 	// guards this map.
 	predecessors, goneMachines map[types.UID][]Predecessor
 }

@@ -34,8 +34,8 @@ type Options struct {
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// StopReason returns the reason and message of a condition if no machine may be remediated now. If the reason is empty
-	// or the field is nil, machines may be remediated.
+	// StopReason returns the reason and message of a condition if no machine may be remediated now. If the reason is
+	// empty or the field is nil, machines may be remediated.
 	StopReason func() (reason, message string)
 	// StableSince returns the time at which this process had become the leader and had reached both clusters. The
 	// second result is false if the process is not the leader, or if a cluster cannot be reached. If the field is nil,
@@ -55,7 +55,8 @@ type Options struct {
 
 // Nodes reads Nodes of the target cluster.
 type Nodes struct {
-	// CachedReader is a client that reads Nodes from a cache. LiveReader is a client that reads Nodes from the API server.
+	// CachedReader is a client that reads Nodes from a cache. LiveReader is a client that reads Nodes from the API
+	// server.
 	CachedReader, LiveReader client.Reader
 	// IsSynced reports whether the cache is filled. If IsSynced is nil, the cache is always filled.
 	IsSynced func() bool

@@ -28,7 +28,8 @@ const (
 type Evaluation struct {
 	Health Health
 	// InTrouble means that the machine has a problem, even if the timeout has not passed and the machine is not
-	// replaced yet. InTrouble is true for all Unhealthy machines, and for some machines whose Health is Unknown.
+	// replaced yet. InTrouble is true for all machines whose Health is HealthUnhealthy, and for some machines whose
+	// Health is HealthUnknown.
 	InTrouble bool
 	// Explanation is a description of the problem for users. The text does not change while the problem lasts.
 	Explanation string
@@ -39,9 +40,9 @@ type Evaluation struct {
 // Evaluate checks a machine against a policy. node is the Node that the machine refers to, or nil if it does not exist.
 //
 // A timeout starts when this process observes the problem, because transition times come from other clocks. A timeout
-// never starts before clock.Since: neither an outage nor a time without a leader is the machine's fault. If the Node
-// was deleted, the machine is unhealthy at once, without a timeout. Evaluate records new observations in
-// clock.Observed.
+// never starts before clock.EarliestStart: neither an outage nor a time without a leader is the machine's fault. If
+// the Node was deleted, the machine is unhealthy at once, without a timeout. Evaluate records new observations in
+// clock.Observations.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.HasFailed(m):

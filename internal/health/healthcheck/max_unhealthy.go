@@ -41,10 +41,10 @@ type ConditionReason struct{ Reason, Message string }
 // DesiredCondition is the condition RemediationRequested that a policy requires of a machine.
 type DesiredCondition struct {
 	Subject Subject
-	// RequestsReplacement means that the condition requests the replacement of the machine. PreventsReplacement means that the condition prevents
-	// the replacement. Exactly one of the two fields is true.
+	// RequestsReplacement is true if the condition requests the replacement of the machine. PreventsReplacement is
+	// true if the condition prevents the replacement. Exactly one of the two fields is true.
 	RequestsReplacement, PreventsReplacement bool
-	// IsForced means that a user requested the replacement.
+	// IsForced is true if a user requested the replacement.
 	IsForced bool
 	Reason   ConditionReason
 }
@@ -58,16 +58,16 @@ type Situation struct {
 
 // Decision says which machines of a policy are remediated, and why others are not.
 type Decision struct {
-	// ExpectedCount and HealthyCount are numbers of machines. Remediation stops if more than AllowedUnhealthy additional machines become
-	// unhealthy.
+	// ExpectedCount and HealthyCount are numbers of machines. Remediation stops if more than AllowedUnhealthy
+	// additional machines become unhealthy.
 	ExpectedCount, HealthyCount, AllowedUnhealthy int
 	// Targets are the sorted names of the unhealthy machines.
 	Targets []string
 	// Restriction explains why some unhealthy machines are not remediated. If all unhealthy machines are remediated,
 	// its reason is empty.
 	Restriction ConditionReason
-	// DesiredConditions lists the conditions that machines must have, newest machine first. Other machines must not have the
-	// condition.
+	// DesiredConditions lists the conditions that machines must have, newest machine first. Other machines must not
+	// have the condition.
 	DesiredConditions []DesiredCondition
 	// Exhausted contains the unhealthy machines that are not remediated because too many replacements in a row failed.
 	Exhausted []string

@@ -157,12 +157,12 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 type Clocks struct {
 	// StableSince is the time at which this process had become the leader and had reached both clusters.
 	StableSince time.Time
-	// OutageEnded is the end of the last outage, or Stable if it is unknown whether there was one.
+	// OutageEnded is the end of the last outage, or StableSince if it is unknown whether there was one.
 	OutageEnded time.Time
 	// RecoveryTimes maps each failure domain to the time at which its last meltdown ended.
 	RecoveryTimes map[string]time.Time
-	// Observations contains the times at which this process first observed problems. If Observations is nil, timeouts count
-	// from the transition times of conditions.
+	// Observations contains the times at which this process first observed problems. If Observations is nil, timeouts
+	// count from the transition times of conditions.
 	Observations *Observations
 }
 
@@ -170,13 +170,13 @@ type Clocks struct {
 type Clock struct {
 	// EarliestStart is the earliest time from which the timeout of an observed problem may count.
 	EarliestStart time.Time
-	// LastInterruption is the end of the last outage or meltdown that this process has seen. Timeouts never count from an
-	// earlier time.
+	// LastInterruption is the end of the last outage or meltdown that this process has seen. Timeouts never count
+	// from an earlier time.
 	LastInterruption time.Time
 	// LeaderSince is the time at which this process became the leader.
 	LeaderSince time.Time
-	// Observations contains the times at which this process first observed problems. If Observations is nil, timeouts count
-	// from the transition times of conditions.
+	// Observations contains the times at which this process first observed problems. If Observations is nil, timeouts
+	// count from the transition times of conditions.
 	Observations *Observations
 }
 

@@ -102,8 +102,8 @@ func (m *Metrics) setUnselected(groups []group) {
 	m.unselected.Store(&unselected)
 }
 
-// CountReplacement counts the replacement of a machine. Call the method when a set has deleted a machine in order to replace
-// it.
+// CountReplacement counts the replacement of a machine. Call the method when a set has deleted a machine in order to
+// replace it.
 func (m *Metrics) CountReplacement(reason string) { m.count(reason, resultReplaced) }
 
 func (m *Metrics) count(reason, result string) {

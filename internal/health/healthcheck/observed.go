@@ -58,8 +58,8 @@ func (o *Observations) newPass() *Observations {
 // clockDifference is the maximum difference between the clocks of two hosts.
 const clockDifference = 15 * time.Minute
 
-// timeLeft returns the rest of a timeout, which may be negative. If c.Observed is nil, the timeout counts from
-// signal.Began, or from now if that time is in the future.
+// timeLeft returns the rest of a timeout, which may be negative. If c.Observations is nil, the timeout counts from
+// signal.StartTime, or from now if that time is in the future.
 func (c Clock) timeLeft(timeout time.Duration, signal Signal, now time.Time) time.Duration {
 	observed := signal.StartTime
 	if c.Observations != nil {

@@ -34,8 +34,8 @@ const stabilityPollInterval = 10 * time.Second
 
 // Reachability provides information about outages of the clusters.
 type Reachability interface {
-	// StopReason returns a reason and message if no instance may be removed now. If instances may be removed, the reason
-	// is empty.
+	// StopReason returns a reason and message if no instance may be removed now. If instances may be removed, the
+	// reason is empty.
 	StopReason() (reason, message string)
 	// StableSince returns the time at which this process had become the leader and had reached all clusters. stable is
 	// false if the process is not the leader, or if a cluster cannot be reached.
@@ -49,7 +49,8 @@ type Options struct {
 	Cloud provider.Driver
 	// Client reads MachineClasses and Machines from the cache. The cache may lack this process's own writes.
 	Client client.Reader
-	// LiveClient reads Machines and Secrets from the API server of the control cluster, and writes the status of classes.
+	// LiveClient reads Machines and Secrets from the API server of the control cluster, and writes the status of
+	// classes.
 	LiveClient client.Client
 	// Target is the target cluster, or nil if there is none.
 	Target *Target

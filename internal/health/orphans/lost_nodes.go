@@ -55,8 +55,8 @@ func (c *Collector) deleteLostNodes(ctx context.Context, known *snapshot, state 
 	return errors.Join(errs...)
 }
 
-// lostNodes returns the Nodes with an instance mark that have neither a Machine nor an instance. Ready Nodes and Nodes
-// of unlisted classes are skipped.
+// lostNodes returns the Nodes that Machinist has marked as belonging to an instance, but whose Machine and instance no
+// longer exist. Ready Nodes and Nodes of unlisted classes are skipped.
 func (c *Collector) lostNodes(nodes []*corev1.Node, known *snapshot, state *State, listed []*scope,
 	found map[string]*scope) (lost []lostNode) {
 	machines, recorded, names := map[types.NamespacedName]bool{}, map[string]bool{}, map[string]bool{}

@@ -34,38 +34,38 @@ type Rules struct {
 type State struct {
 	Rules
 	Now time.Time
-	// ListTime is the time at which the last list was read. For new orphans, this is the time of the first observation.
-	// Defaults to Now.
+	// ListTime is the time at which the last list was read. For new orphans, this is the time of the first
+	// observation. Defaults to Now.
 	ListTime time.Time
-	// StableSince is the time at which this process had become the leader and had reached both clusters. The field is zero
-	// if the process is not the leader, or if a cluster cannot be reached.
+	// StableSince is the time at which this process had become the leader and had reached both clusters. The field is
+	// zero if the process is not the leader, or if a cluster cannot be reached.
 	StableSince time.Time
 	// Instances contains the instances of all complete lists, without repetitions.
 	Instances []provider.Instance
 	// Leftovers are the listed parts that belong to no instance.
 	Leftovers []Leftovers
-	// ProviderIDs maps the UIDs of the Machines in the cache to their provider IDs, which may be empty. The cache was read
-	// before the instances were listed.
+	// ProviderIDs maps the UIDs of the Machines in the cache to their provider IDs, which may be empty. The cache was
+	// read before the instances were listed.
 	ProviderIDs map[types.UID]string
-	// LiveMachines contains the UIDs of all Machines at the API server. These Machines were listed after the instances. If the
-	// Machines were not listed, LiveMachines is nil.
+	// LiveMachines contains the UIDs of all Machines at the API server. These Machines were listed after the
+	// instances. If the Machines were not listed, LiveMachines is nil.
 	LiveMachines map[types.UID]bool
-	// OtherShardIDs is the set of provider IDs of the Machines of other shards. The IDs are from the same list of Machines
-	// as the field Live.
+	// OtherShardIDs is the set of provider IDs of the Machines of other shards. The IDs are from the same list of
+	// Machines as those of the field LiveMachines.
 	OtherShardIDs map[string]bool
-	// PreviousObservations contains the observations of the previous pass, and InstancesBefore is Plan.Instances of that pass. In the
-	// first pass, PreviousObservations and PreviousInstances are nil.
+	// PreviousObservations contains the observations of the previous pass, and PreviousInstances is Plan.Instances of
+	// that pass. In the first pass, PreviousObservations and PreviousInstances are nil.
 	PreviousObservations Observations
 	PreviousInstances    map[string]int
 
 	// NodeReady maps the ID of an instance without a Machine to the name of its Ready Node. Instances whose Node is not
 	// Ready are missing.
 	NodeReady map[string]string
-	// IsBlocked means that an earlier pass found most instances without a Machine. The conditions of the classes contain
-	// this information, and after a restart also the Ledger.
+	// IsBlocked is true if an earlier pass found most instances without a Machine. The conditions of the classes
+	// contain this information, and after a restart also the Ledger.
 	IsBlocked bool
-	// ConfirmedIDs holds the IDs of orphans that may be removed: an administrator confirmed the removal on their class,
-	// or their Machine was force-deleted.
+	// ConfirmedIDs holds the IDs of orphans that may be removed: an administrator confirmed the removal on their
+	// class, or their Machine was force-deleted.
 	ConfirmedIDs map[string]bool
 	// ForceDeleted contains the entries of the Ledger about force-deleted Machines that may still have resources in the
 	// cloud.
@@ -87,12 +87,12 @@ type Observation struct {
 	FirstSeen time.Time
 	// Attempts counts how often a pass has tried to remove the orphan.
 	Attempts int
-	// IsReported means that the metric and an event have reported the orphan or duplicate.
+	// IsReported is true if the metric and an event have reported the orphan or duplicate.
 	IsReported bool
-	// IsBlocked means that most instances, including this one, lost their Machines at once. The field stays true for the
-	// orphan, even if new Machines with new instances make the orphans a minority.
+	// IsBlocked is true if most instances, including this one, lost their Machines at once. The field stays true for
+	// the orphan, even if new Machines with new instances make the orphans a minority.
 	IsBlocked bool
-	// IsWarned means that an event has told administrators to confirm the removal.
+	// IsWarned is true if an event has told administrators to confirm the removal.
 	IsWarned bool
 	// Drain contains the progress of draining the orphan's Node.
 	Drain Drain
@@ -103,7 +103,8 @@ type Drain struct {
 	// Node and UID are the name and the UID of the Node. These fields are empty before a drain begins.
 	Node string
 	UID  types.UID
-	// StartTime is the start time of the drain. Epoch identifies the period between two outages of the target cluster.
+	// StartTime is the start time of the drain. Epoch identifies the period between two outages of the target
+	// cluster.
 	StartTime time.Time
 	Epoch     uint64
 }
@@ -116,11 +117,12 @@ const (
 	OutcomeDelete Outcome = "Delete"
 	// OutcomeReport means that the instance or the leftovers would be removed now, but Rules.ReportOnly is true.
 	OutcomeReport Outcome = "Report"
-	// OutcomeDuplicate means that the instance belongs to a Machine that has recorded another instance. The instance is kept,
-	// because only the Machine's controller knows which of the two instances is in use.
+	// OutcomeDuplicate means that the instance belongs to a Machine that has recorded another instance. The instance
+	// is kept, because only the Machine's controller knows which of the two instances is in use.
 	OutcomeDuplicate Outcome = "Duplicate"
 
-	// OutcomeMostOrphaned means that most instances lost their Machines at once. An administrator must confirm their removal.
+	// OutcomeMostOrphaned means that most instances lost their Machines at once. An administrator must confirm their
+	// removal.
 	OutcomeMostOrphaned Outcome = "MostOrphaned"
 	// OutcomeNodeReady means that the instance's Node is Ready. An administrator must confirm the removal.
 	OutcomeNodeReady Outcome = "NodeReady"
@@ -133,8 +135,8 @@ const (
 	OutcomeUntagged Outcome = "Untagged"
 	// OutcomeOwned means that the instance has a Machine, or that the leftovers belong to a machine with an instance.
 	OutcomeOwned Outcome = "Owned"
-	// OutcomeUndetermined means that the cache has no Machine for the instance or leftovers, and the Machines could not be
-	// listed at the API server.
+	// OutcomeUndetermined means that the cache has no Machine for the instance or leftovers, and the Machines could
+	// not be listed at the API server.
 	OutcomeUndetermined Outcome = "Undetermined"
 	// OutcomeUnconfirmed means that the previous pass did not see this orphan or duplicate.
 	OutcomeUnconfirmed Outcome = "Unconfirmed"
@@ -144,8 +146,8 @@ const (
 	OutcomeAfterOutage Outcome = "AfterOutage"
 	// OutcomeOverLimit means that this pass already removes Rules.MaxDeletes orphans.
 	OutcomeOverLimit Outcome = "OverLimit"
-	// OutcomeForceDeleted is the outcome of ledger entries for force-deleted Machines whose resources were not found in a list
-	// yet.
+	// OutcomeForceDeleted is the outcome of ledger entries for force-deleted Machines whose resources were not found
+	// in a list yet.
 	OutcomeForceDeleted Outcome = "ForceDeleted"
 )
 
@@ -250,9 +252,9 @@ func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	return subjects, outcomes
 }
 
-// classify returns Delete for an instance or leftovers without an owner. Otherwise, the method returns the reason why
-// the instance or the leftovers are kept. The map claimed contains the provider IDs that Machines have recorded. The
-// map listed contains the UIDs of Machines with a listed instance.
+// classify returns OutcomeDelete for an instance or leftovers without an owner. Otherwise, the method returns the
+// reason why the instance or the leftovers are kept. The map claimed contains the provider IDs that Machines have
+// recorded. The map listed contains the UIDs of Machines with a listed instance.
 func (s *State) classify(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
@@ -342,9 +344,9 @@ func namespaceIn(key string) string {
 func (s *State) orphanOutcome(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case seen.IsBlocked && !s.ConfirmedIDs[id] && !s.ReportOnly:
-		// This check comes before the checks of the age and of outages, because the outcome MostOrphaned is stored at
-		// once in the condition of a class. Without the condition, a new process would not know that the removal is
-		// blocked.
+		// This check comes before the checks of the age and of outages, because the outcome OutcomeMostOrphaned is
+		// stored at once in the condition of a class. Without the condition, a new process would not know that the
+		// removal is blocked.
 		return OutcomeMostOrphaned
 	case !s.isOld(in, seen.FirstSeen, s.Now):
 		return OutcomeTooYoung

@@ -72,8 +72,8 @@ type snapshot struct {
 	providerIDs map[types.UID]string
 	machines    map[types.UID]*v1beta1.Machine
 	inputs      map[string]inputs
-	// expectedMachines holds the Machines with a running instance, by the key of their inputs. A complete list contains the
-	// instances of these Machines.
+	// expectedMachines holds the Machines with a running instance, by the key of their inputs. A complete list
+	// contains the instances of these Machines.
 	expectedMachines map[string][]*v1beta1.Machine
 }
 

@@ -15,8 +15,8 @@ const (
 // History is what the Reconciler remembers about a fleet. The zero value is an unknown fleet.
 type History struct {
 	wanted int
-	// formerWanted is the wanted number of machines before the last reduction. Until the time formerUntil, the fleet may
-	// still have this number of machines.
+	// formerWanted is the wanted number of machines before the last reduction. Until the time formerUntil, the fleet
+	// may still have this number of machines.
 	formerWanted int
 	formerUntil  time.Time
 	// pauseUntil is when the next step may be taken.
@@ -29,12 +29,12 @@ type Observation struct {
 	Now time.Time
 	// WantedMachines is replicas plus the surge of a deployment.
 	WantedMachines int
-	// RecordedMachines is the number of machines in the owners' status. After the first observation of a fleet, this number of
-	// machines is tolerated for one Limits.Period, as if the fleet had been scaled down.
+	// RecordedMachines is the number of machines in the owners' status. After the first observation of a fleet, this
+	// number of machines is tolerated for one Limits.Period, as if the fleet had been scaled down.
 	RecordedMachines int
 	// LiveMachines counts machines that are neither being deleted nor preserved.
 	LiveMachines int
-	// IsFrozen means that this package has frozen the fleet. A freeze by a user does not count.
+	// IsFrozen is true if this package has frozen the fleet. A freeze by a user does not count.
 	IsFrozen bool
 	// Unfreeze is true if an administrator has requested the end of the freeze with an annotation.
 	Unfreeze bool
@@ -45,8 +45,8 @@ type Decision struct {
 	Step Step
 	// MaxMachines is the highest number of machines at which the fleet is not frozen.
 	MaxMachines int
-	// RequeueAfter is the time after which the fleet must be checked again even if no event occurs. If RequeueAfter is zero, only an
-	// event triggers a check.
+	// RequeueAfter is the time after which the fleet must be checked again even if no event occurs. If RequeueAfter
+	// is zero, only an event triggers a check.
 	RequeueAfter time.Duration
 }
 

@@ -17,11 +17,12 @@ const (
 
 // Limits define when a fleet has too many machines.
 type Limits struct {
-	// Tolerance is the tolerance: a fleet is frozen if it has more than replicas + surge + Tolerance machines. Tolerance must not be
-	// negative.
+	// Tolerance is the number of additional machines that are tolerated: a fleet is frozen if it has more than
+	// replicas + surge + Tolerance machines. Tolerance must not be negative.
 	Tolerance int
-	// Hysteresis is the hysteresis: a freeze ends if the fleet has at most replicas + surge + Tolerance − Hysteresis machines. Hysteresis must
-	// not be greater than Up. Otherwise a fleet with exactly the wanted number would stay frozen.
+	// Hysteresis delays the end of a freeze: a freeze ends if the fleet has at most replicas + surge + Tolerance −
+	// Hysteresis machines. Hysteresis must not be greater than Tolerance. Otherwise a fleet with exactly the wanted
+	// number would stay frozen.
 	Hysteresis int
 	// Period is the minimum time between the beginning and the end of a freeze, and between two freezes of a fleet.
 	Period time.Duration

@@ -42,8 +42,9 @@ func (f *fleet) members() []client.Object {
 	return all
 }
 
-// isFrozen is true if this package has frozen the fleet. If a user froze the deployment, its label does not show whether
-// this package froze the fleet too. In this case, the fleet counts as frozen if this package froze one of its sets.
+// isFrozen reports whether this package has frozen the fleet. If a user froze the deployment, its label does not show
+// whether this package froze the fleet too. In this case, the fleet counts as frozen if this package froze one of its
+// sets.
 func (f *fleet) isFrozen() bool {
 	if root := f.root(); frozenByUs(root) || !frozen(root) {
 		return frozenByUs(root)
@@ -74,8 +75,8 @@ func (f *fleet) unfreeze() bool {
 	return false
 }
 
-// wantedMachines returns the wanted number of machines, or false if the spec is invalid. In that case, no owner creates
-// machines.
+// wantedMachines returns the wanted number of machines, or false if the spec is invalid. In that case, no owner
+// creates machines.
 func (f *fleet) wantedMachines() (int, bool) {
 	if f.deployment == nil {
 		return int(f.sets[0].ReplicasOrDefault()), f.sets[0].Spec.Replicas != nil

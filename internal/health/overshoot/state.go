@@ -26,7 +26,7 @@ type fleetState struct {
 	sets       []types.UID
 	checkAfter time.Time
 	frozen     bool
-	// isInterrupted means that the last freeze or thaw failed after a write. The step must be completed, even if the
+	// isInterrupted is true if the last freeze or thaw failed after a write. The step must be completed, even if the
 	// number of machines no longer requires it.
 	isInterrupted bool
 }

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// hasAllFields reports whether the found object has all desired fields. Other fields, such as defaults, are ignored. When a
-// field is removed from the chart, the hash of the rendered object changes. Therefore a comparison of all found fields
-// is not necessary.
+// hasAllFields reports whether the found object has all desired fields. Other fields, such as defaults, are ignored.
+// When a field is removed from the chart, the hash of the rendered object changes. Therefore a comparison of all
+// found fields is not necessary.
 func hasAllFields(found, desired any) bool {
 	switch want := desired.(type) {
 	case map[string]any:

@@ -18,7 +18,7 @@ const crashLoopRestarts = 3
 
 type rollout struct {
 	complete bool
-	// isStuck means that the rollout waits for a user. reason and message explain why.
+	// isStuck is true if the rollout waits for a user. reason and message explain why.
 	isStuck         bool
 	reason, message string
 }

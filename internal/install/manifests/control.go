@@ -33,7 +33,7 @@ type Parts struct {
 	// namespaces.
 	Shards int
 	// WebhookURL is the URL at which API servers reach the webhook. If WebhookURL is empty, API servers use the
-	// Service of the process. The value Off disables the webhook.
+	// Service of the process. The value WebhookOff disables the webhook.
 	WebhookURL string
 }
 

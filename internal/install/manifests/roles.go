@@ -24,8 +24,8 @@ const (
 	ClusterAutoscaler Role = "cluster-autoscaler"
 )
 
-// Objects returns the ClusterRole and the Roles that grant the permissions of this Role. If namespace is not empty, the
-// process works only in this namespace.
+// Objects returns the ClusterRole and the Roles that grant the permissions of this Role. If namespace is not empty,
+// the process works only in this namespace.
 func (r Role) Objects(provider, namespace string) []client.Object {
 	parts := Parts{Control: r != ManagerTarget && r != ProviderTarget, WatchNamespace: namespace, WebhookURL: WebhookOff}
 	parts.Target = !parts.Control

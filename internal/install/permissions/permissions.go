@@ -53,8 +53,8 @@ func Names() []string {
 	return names
 }
 
-// ForProvider looks up the permissions that a provider needs. If the name of the provider is unknown, the error lists the known
-// names.
+// ForProvider looks up the permissions that a provider needs. If the name of the provider is unknown, the error lists
+// the known names.
 func ForProvider(provider string) (*Requirements, error) {
 	if !slices.Contains(Names(), provider) {
 		return nil, fmt.Errorf("unknown provider %q: the known providers are %s; for the permissions of another provider, see its documentation",
@@ -79,8 +79,8 @@ func Parse(text []byte) (*Requirements, error) {
 	return needs, nil
 }
 
-// ActionsFor returns the actions that a class needs in the cloud if its providerSpec contains the given fields. The result
-// contains each action once.
+// ActionsFor returns the actions that a class needs in the cloud if its providerSpec contains the given fields. The
+// result contains each action once.
 func (n *Requirements) ActionsFor(fields ...string) ([]string, error) {
 	actions := slices.Clone(n.Actions)
 	for _, field := range fields {

@@ -36,8 +36,8 @@ const patience = 2 * time.Minute
 // ignoresDeletion is the label of pods that the kubelet of these tests does not remove.
 const ignoresDeletion = "test/kept"
 
-// sharedControlPlane is the control plane that the tests of this package share. The first test that needs the control plane starts
-// it.
+// sharedControlPlane is the control plane that the tests of this package share. The first test that needs the control
+// plane starts it.
 var sharedControlPlane struct {
 	once sync.Once
 	cp   *controlplane.ControlPlane

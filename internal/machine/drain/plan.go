@@ -38,19 +38,21 @@ const (
 type Action string
 
 const (
-	// ActionSkip means that the drain leaves the pod on the node. This action applies to pods that would return to the same
-	// node, such as mirror pods and pods of a DaemonSet.
+	// ActionSkip means that the drain leaves the pod on the node. This action applies to pods that would return to
+	// the same node, such as mirror pods and pods of a DaemonSet.
 	ActionSkip Action = "skip"
-	// ActionIgnore means that the drain does not wait for the pod, because the pod has ended, or because a wait would never end.
+	// ActionIgnore means that the drain does not wait for the pod, because the pod has ended, or because a wait would
+	// never end.
 	ActionIgnore Action = "ignore"
-	// ActionWait makes the drain wait until the terminating pod is gone.
+	// ActionWait means that the drain waits until the terminating pod is gone.
 	ActionWait Action = "await"
-	// ActionBlock delays the eviction of the pod, because other pods are evicted first, or because the next attempt is due
-	// later.
+	// ActionBlock means that the eviction of the pod is delayed, because other pods are evicted first, or because the
+	// next attempt is due later.
 	ActionBlock Action = "hold"
-	// ActionEvict asks the API server to evict the pod if its PodDisruptionBudgets allow it.
+	// ActionEvict means that the drain asks the API server to evict the pod if its PodDisruptionBudgets allow it.
 	ActionEvict Action = "evict"
-	// ActionDelete deletes the pod regardless of PodDisruptionBudgets, or shortens the grace period of a terminating pod.
+	// ActionDelete means that the drain deletes the pod regardless of PodDisruptionBudgets, or shortens the grace
+	// period of a terminating pod.
 	ActionDelete Action = "delete"
 )
 
@@ -69,8 +71,8 @@ type Input struct {
 	// NotReadySince is the time at which the kubelet began to report that the node is not Ready. NotReadySince is
 	// zero if the node is Ready, or if the time is unknown.
 	NotReadySince time.Time
-	// OrphanedDaemonSets contains the UIDs of DaemonSets that no longer exist. The pods of these DaemonSets are evicted like
-	// all other pods, because no controller would create them again.
+	// OrphanedDaemonSets contains the UIDs of DaemonSets that no longer exist. The pods of these DaemonSets are
+	// evicted like all other pods, because no controller would create them again.
 	OrphanedDaemonSets map[types.UID]bool
 	// Successors contains pods that replaced an evicted pod of the same controller on the same node. The key is the UID
 	// of the new pod. The value is the time between the eviction and the first check that found the new pod.
@@ -84,15 +86,16 @@ type Input struct {
 
 // Attempt describes the failed attempts to evict or to delete a pod that still exists.
 type Attempt struct {
-	// Failures is the number of failed attempts, and Since is the time of the first failed attempt.
+	// Failures is the number of failed attempts, and FirstFailure is the time of the first failed attempt.
 	Failures     int
 	FirstFailure time.Time
 	// NotBefore is the earliest time of the next attempt.
 	NotBefore time.Time
-	// FirstDeletion contains the time of the first attempt to delete the pod. The time is zero if only evictions were sent.
+	// FirstDeletion contains the time of the first attempt to delete the pod. The time is zero if only evictions were
+	// sent.
 	FirstDeletion time.Time
-	// UnansweredAction is the last action that got no answer from the API server. The next call for the same action may take
-	// long.
+	// UnansweredAction is the last action that got no answer from the API server. The next call for the same action
+	// may take long.
 	UnansweredAction Action
 	// IsRefused is true if a PodDisruptionBudget refuses the eviction. Budgets contains the names of the
 	// PodDisruptionBudgets that select the pod, if the controller could read them.
@@ -100,7 +103,7 @@ type Attempt struct {
 	Budgets   []string
 	// NeverAllowed is true if the budgets can never allow the eviction unless a user changes them.
 	NeverAllowed bool
-	// Explanation explains to users why the last attempt failed.
+	// Explanation is a text that tells users why the last attempt failed.
 	Explanation string
 }
 
@@ -125,9 +128,10 @@ type Step struct {
 	UID types.UID
 	// Action is what to do with the pod.
 	Action Action
-	// Grace is the grace period for Delete in seconds, at least 1. For Evict, 0 means the pod's own grace period.
+	// Grace is the grace period for ActionDelete in seconds, at least 1. For ActionEvict, 0 means the pod's own grace
+	// period.
 	Grace int64
-	// Explanation contains an explanation of the action for users.
+	// Explanation is a text that explains the action to users.
 	Explanation string
 	// IsSlow is true if the pod has been terminating for a long time.
 	IsSlow bool
@@ -147,7 +151,7 @@ type Blocker struct {
 	Pod types.NamespacedName
 	UID types.UID
 	// Attempt describes the failed attempts to evict or delete the pod. If no attempt failed, but the pod has been
-	// terminating for a long time, only the field Why is set.
+	// terminating for a long time, only the field Explanation is set.
 	Attempt
 }
 

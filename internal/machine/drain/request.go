@@ -34,9 +34,9 @@ type Request struct {
 	// Deadline means that there is no deadline.
 	Start, Deadline time.Time
 
-	// InterruptionAnnounced is true if Deadline was set early because the Node announces that its instance is about to be removed.
-	// The worker then reads the Node before it sends evictions. If the Node no longer announces the removal of its
-	// instance, the worker evicts no pods.
+	// InterruptionAnnounced is true if Deadline was set early because the Node announces that its instance is about
+	// to be removed. The worker then reads the Node before it sends evictions. If the Node no longer announces the
+	// removal of its instance, the worker evicts no pods.
 	InterruptionAnnounced bool
 
 	// NodeReachable is false if the node's kubelet no longer reports its status. Terminating pods then count as gone.
@@ -78,20 +78,20 @@ func (r Request) longTimeout(now time.Time) time.Duration {
 	return min(maxTimeout, max(r.Deadline.Sub(now)/4, quickTimeout))
 }
 
-// VolumesRequest contains the arguments of Controller.VolumesDetached, which waits until the volumes of a drained Node
-// are detached. Kubernetes does not detach the volumes of an unreachable node that may still run. A caller must not
-// wait for these volumes. If a wait has ended and the caller sends a request with a later time in Drained, the
+// VolumesRequest contains the arguments of Controller.VolumesDetached, which waits until the volumes of a drained
+// Node are detached. Kubernetes does not detach the volumes of an unreachable node that may still run. A caller must
+// not wait for these volumes. If a wait has ended and the caller sends a request with a later DrainTime, the
 // Controller waits again.
 type VolumesRequest struct {
 	Subject
 
-	// ReportedVolumes is status.volumesAttached of the Node. The list may come from a cache. If the list contains volumes to
-	// wait for, a worker reads the Node again.
+	// ReportedVolumes is status.volumesAttached of the Node. The list may come from a cache. If the list contains
+	// volumes to wait for, a worker reads the Node again.
 	ReportedVolumes []corev1.AttachedVolume
 
-	// DrainTime is the time when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the
-	// Drained condition. If the Node was declared out of service, DrainTime is the time of that declaration. Timeout
-	// starts at DrainTime.
+	// DrainTime is the time when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of
+	// the Drained condition. If the Node was declared out of service, DrainTime is the time of that declaration.
+	// Timeout starts at DrainTime.
 	DrainTime time.Time
 	Timeout   time.Duration
 }
@@ -113,7 +113,8 @@ type Outcome struct {
 	// Blockers contains the pods that block the drain now.
 	Blockers []Blocker
 
-	// PermissionDenied is true if the controller has no permission to read what it needs. Only an administrator can fix this.
+	// PermissionDenied is true if the controller has no permission to read what it needs. Only an administrator can
+	// fix this.
 	PermissionDenied bool
 
 	// AttachedVolumes contains the volumes for which the machine waits, if they are known.

@@ -100,8 +100,8 @@ func TestPodsCreatedDuringTheDrainDoNotExtendIt(t *testing.T) {
 	}
 }
 
-// Each call of the function that pinned returns creates a pod on the node. The pod template of its owner contains the
-// name of this node.
+// Each call of the function that pinnedPods returns creates a pod on the node. The pod template of its owner contains
+// the name of this node.
 func (b *bench) pinnedPods(owner string, change ...podOption) func() {
 	serial := 0
 	return func() {

@@ -71,8 +71,8 @@ func KnownSignals() Signals {
 	}
 }
 
-// Find returns the interruption that the given Node announces. If the Node announces several interruptions, the result is
-// the notice with the shortest lead time.
+// Find returns the interruption that the given Node announces. If the Node announces several interruptions, the
+// result is the notice with the shortest lead time.
 func (all Signals) Find(node *corev1.Node) (notice Notice, announced bool) {
 	if node == nil {
 		return Notice{}, false

@@ -52,8 +52,8 @@ func IsRunning(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
 }
 
-// HasFailed reports whether the machine failed. The provider's process always sets this phase together with a failure
-// reason. If there is no failure reason, another client has written the phase.
+// HasFailed reports whether the machine has failed. The provider's process always sets this phase together with a
+// failure reason. If there is no failure reason, another client has written the phase.
 func HasFailed(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineFailed && m.Status.FailureReason != ""
 }
@@ -67,8 +67,8 @@ func FailureOf(m *v1beta1.Machine) v1beta1.MachineFailureReason {
 	return ""
 }
 
-// HasVanished reports whether the machine failed because its instance is gone. Such a machine cannot recover, cannot run
-// pods and cannot be inspected.
+// HasVanished reports whether the machine failed because its instance is gone. Such a machine cannot recover, cannot
+// run pods and cannot be inspected.
 func HasVanished(m *v1beta1.Machine) bool { return FailureOf(m) == v1beta1.FailureInstanceVanished }
 
 // IsInterrupted reports whether the cloud has announced that it will reclaim the machine's instance.
@@ -106,8 +106,8 @@ func RemediationReason(m *v1beta1.Machine) string {
 	return ""
 }
 
-// UnlaunchableCondition returns the condition Launched if it reports a configuration that can never be launched. Otherwise, the
-// result is nil. A new machine with the same template would fail too.
+// UnlaunchableCondition returns the condition Launched if it reports a configuration that can never be launched.
+// Otherwise, the result is nil. A new machine with the same template would fail too.
 func UnlaunchableCondition(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -145,8 +145,8 @@ func MarkedForDeletion(m *v1beta1.Machine) bool {
 	return marked
 }
 
-// HasReplaceAnnotation reports whether the machine has AnnotationReplace. This annotation requests that another machine replaces
-// this machine.
+// HasReplaceAnnotation reports whether the machine has AnnotationReplace. This annotation requests that another
+// machine replaces this machine.
 func HasReplaceAnnotation(m *v1beta1.Machine) bool {
 	_, exchanged := m.Annotations[v1beta1.AnnotationReplace]
 	return exchanged

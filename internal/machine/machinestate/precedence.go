@@ -47,9 +47,9 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// WithoutDetails returns the precedence without details that may soon change. For example, a machine may be launched or become
-// Ready before the MachineSet acts. With this precedence, a MachineDeployment predicts which machine its MachineSet
-// will delete.
+// WithoutDetails returns the precedence without details that may soon change. For example, a machine may be launched
+// or become Ready before the MachineSet acts. With this precedence, a MachineDeployment predicts which machine its
+// MachineSet will delete.
 func (p Precedence) WithoutDetails() Precedence {
 	switch {
 	case !p.unmarked:

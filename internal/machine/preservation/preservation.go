@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// IsPreserved reports whether the Machine is preserved. A preserved Machine belongs to no MachineSet, even if it still
-// has an owner reference.
+// IsPreserved reports whether the Machine is preserved. A preserved Machine belongs to no MachineSet, even if it
+// still has an owner reference.
 func IsPreserved[M metav1.Object](m M) bool {
 	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
 	return preserved
@@ -42,8 +42,8 @@ func NeverBegan(m *v1beta1.Machine, now time.Time) bool {
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// ValidationError explains why the value of the annotation machinist.dev/preserve is invalid. It returns "" if the value is
-// valid or the annotation is missing.
+// ValidationError explains why the value of the annotation machinist.dev/preserve is invalid. It returns "" if the
+// value is valid or the annotation is missing.
 func ValidationError(m *v1beta1.Machine) string {
 	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {
 	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
@@ -83,8 +83,8 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// MustPreserve returns true if the Machine must be preserved, but is not preserved yet. A Machine without an instance is not
-// preserved, because there is nothing to inspect.
+// MustPreserve reports whether the Machine must be preserved, but is not preserved yet. A Machine without an instance
+// is not preserved, because there is nothing to inspect.
 func MustPreserve(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:

@@ -31,8 +31,8 @@ func (d *Decisions) Note(object types.UID, generation int64) {
 	d.generations[object] = generation
 }
 
-// Has returns true if a controller of this process recorded the object's generation with Note, and no other generation
-// after that.
+// Has reports whether a controller of this process recorded the object's generation with Note, and no other
+// generation after that.
 func (d *Decisions) Has(object types.UID, generation int64) bool {
 	if d == nil {
 		return false

@@ -26,20 +26,20 @@ func (t *Tracker) Trusts(cacheVersion string) bool {
 	return t.confirmed || t.minVersion != "" && AtLeastAsNew(cacheVersion, t.minVersion)
 }
 
-// IsConfirmed reports whether Confirm was called and no ambiguous write followed. The cache may then be trusted without a
-// comparison of resource versions.
+// IsConfirmed reports whether Confirm was called and no ambiguous write followed. The cache may then be trusted
+// without a comparison of resource versions.
 func (t *Tracker) IsConfirmed() bool { return t.confirmed }
 
-// RecordList records the resource version of a live LIST. The mark was taken before this LIST. If RecordList already recorded a
-// version, it keeps that lower version, unless an ambiguous write has discarded it.
+// RecordList records the resource version of a live LIST. The mark was taken before this LIST. If RecordList already
+// recorded a version, it keeps that lower version, unless an ambiguous write has discarded it.
 func (t *Tracker) RecordList(began Mark, version string) {
 	if began == t.Mark() && t.minVersion == "" {
 		t.minVersion = version
 	}
 }
 
-// RecordRelist records the resource version like RecordList, but replaces the version of an earlier LIST. Call RecordRelist if the
-// next decision needs a cache that is at least as new as this LIST.
+// RecordRelist records the resource version like RecordList, but replaces the version of an earlier LIST. Call
+// RecordRelist if the next decision needs a cache that is at least as new as this LIST.
 func (t *Tracker) RecordRelist(began Mark, version string) {
 	if began == t.Mark() {
 		t.minVersion = version

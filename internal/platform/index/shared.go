@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ListShared returns a list of objects. If the reader is the cache of a process, ListShared does not copy the objects.
-// Sharing the objects saves memory for a list of a whole fleet. Do not change the returned objects, because other
-// readers share them.
+// ListShared returns a list of objects. If the reader is the cache of a process, ListShared does not copy the
+// objects. Sharing the objects saves memory for a list of a whole fleet. Do not change the returned objects, because
+// other readers share them.
 //
 // Pass an empty list of the kind in the parameter list, such as an empty MachineList for Machines. After a live list,
 // this object contains the resource version. With a cache, the options may only select a namespace and one field, and

@@ -17,8 +17,8 @@ const timeout = 5 * time.Second
 // Export exports one series.
 type Export func(desc *prometheus.Desc, value float64, labels ...string)
 
-// Collector exports metrics after Lead has been called. Only the leader may export the metrics, because all processes
-// cache the same objects.
+// Collector exports metrics after StartExport has been called. Only the leader may export the metrics, because all
+// processes cache the same objects.
 type Collector struct {
 	descs []*prometheus.Desc
 	count func(context.Context, Export) error

@@ -31,15 +31,15 @@ const (
 	maxAllowed, allowedLifetime = 64, time.Hour
 )
 
-// metricsAuthorizer authorizes requests for metrics. The type authenticates a client by its bearer token, and asks the control
-// cluster whether the client may read the path. The filter of controller-runtime does the same, but doubles the size
-// of the binary.
+// metricsAuthorizer authorizes requests for metrics. The type authenticates a client by its bearer token, and asks
+// the control cluster whether the client may read the path. The filter of controller-runtime does the same, but
+// doubles the size of the binary.
 type metricsAuthorizer struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	known   *cache.LRUExpireCache // HTTP status codes by question
-	// allowedRequests contains the requests that the cluster has recently allowed. A rate limiter applies to the checks of all
-	// other requests.
+	// allowedRequests contains the requests that the cluster has recently allowed. A rate limiter applies to the
+	// checks of all other requests.
 	allowedRequests *cache.LRUExpireCache
 	unknown         *rate.Limiter
 	clock           cache.Clock

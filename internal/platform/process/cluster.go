@@ -37,8 +37,8 @@ type Cluster struct {
 	// another kind fails with ErrNotCached. Writes are possible for every kind. Until the cache is filled, reads and
 	// writes of cached kinds fail with ErrNotSynced.
 	Client client.Client
-	// LiveClient reads and writes without a cache. After a write with LiveClient, a read with Client may still return the old
-	// object.
+	// LiveClient reads and writes without a cache. After a write with LiveClient, a read with Client may still return
+	// the old object.
 	LiveClient client.Client
 	// Cache contains the informers of the cached kinds. Other kinds fail with ErrNotCached. The setup function adds
 	// indexes to this cache. A read from Cache does not wait for this process's own writes.
@@ -161,8 +161,8 @@ func (c *Cluster) makeReviews() error {
 	return nil
 }
 
-// LoadedConfig returns the current configuration in the kubeconfig file. It returns an error if the file has never been
-// usable.
+// LoadedConfig returns the current configuration in the kubeconfig file. It returns an error if the file has never
+// been usable.
 func (c *Cluster) LoadedConfig() (*rest.Config, error) {
 	if c.kubeconfig == nil {
 		return c.startupConfig, nil
@@ -171,8 +171,8 @@ func (c *Cluster) LoadedConfig() (*rest.Config, error) {
 	return config, err
 }
 
-// IsSynced reports whether the cache has been filled. The cache stays filled when the cluster becomes unreachable, but
-// its content becomes outdated.
+// IsSynced reports whether the cache has been filled. The cache stays filled when the cluster becomes unreachable,
+// but its content becomes outdated.
 func (c *Cluster) IsSynced() bool {
 	select {
 	case <-c.cacheFilled:

@@ -23,8 +23,8 @@ type Config struct {
 
 	// ControlKubeconfig is the path of the kubeconfig of the control cluster, or InCluster.
 	ControlKubeconfig string
-	// TargetKubeconfig is the path of the kubeconfig of the target cluster, InCluster or None. TargetKubeconfig has
-	// no default.
+	// TargetKubeconfig is the path of the kubeconfig of the target cluster, InCluster or NoCluster. TargetKubeconfig
+	// has no default.
 	TargetKubeconfig string
 	// Namespace is the only namespace of the control cluster in which the process works. Empty means all namespaces.
 	Namespace string

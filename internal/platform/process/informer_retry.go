@@ -16,8 +16,8 @@ import (
 
 const informerRetryPeriod = time.Second
 
-// retryingListWatch is a ListerWatcher that repeats a request every second until an API server answers. An error status from the
-// API server usually counts as an answer (see answered).
+// retryingListWatch is a ListerWatcher that repeats a request every second until an API server answers. An error
+// status from the API server usually counts as an answer (see isServerAnswer).
 //
 // The reflector of client-go eventually waits 30 to 60 seconds between two attempts, and informers cannot configure
 // this. The informer would still be waiting after the end of an outage.
@@ -47,10 +47,10 @@ func untilAnswered[T any](ctx context.Context, o metav1.ListOptions,
 	return answer, err
 }
 
-// isServerAnswer reports whether an error is the answer of an API server. The function returns false for the error of a
-// proxy that cannot reach the API server. The function also returns false if the API server rejected the credentials,
-// because the credentials may be renewed (rule renewed-kubeconfig-used). client-go itself waits as long as a busy API
-// server demands.
+// isServerAnswer reports whether an error is the answer of an API server. The function returns false for the error of
+// a proxy that cannot reach the API server. The function also returns false if the API server rejected the
+// credentials, because the credentials may be renewed (rule renewed-kubeconfig-used). client-go itself waits as long
+// as a busy API server demands.
 func isServerAnswer(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

@@ -21,7 +21,8 @@ import (
 	"machinist.dev/machinist/internal/platform/process/fence"
 )
 
-// blockingController is a test controller. The Reconcile method of this controller blocks until its context is cancelled.
+// blockingController is a test controller. The Reconcile method of this controller blocks until its context is
+// cancelled.
 type blockingController struct {
 	begun chan struct{}
 	cause chan error

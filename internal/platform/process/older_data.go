@@ -43,8 +43,8 @@ type sameHistory struct {
 	onOlderData func(error)
 
 	mu sync.Mutex
-	// seenVersion is the latest version that the informer has received. listed is the version of its last list. A watch that
-	// starts at the version of the last list needs no check.
+	// seenVersion is the latest version that the informer has received. listedVersion is the version of its last
+	// list. A watch that starts at the version of the last list needs no check.
 	seenVersion, listedVersion string
 }
 

@@ -51,7 +51,8 @@ type Options struct {
 	// NoClusterID is set for a process that does not manage instances. Such a process neither determines nor records
 	// the cluster ID.
 	NoClusterID bool
-	// RequiredKinds contains the kinds that the control cluster must serve before Run continues. Default: ControlKinds.
+	// RequiredKinds contains the kinds that the control cluster must serve before Run continues. Default:
+	// ControlKinds.
 	RequiredKinds []schema.GroupVersionKind
 	// Controller contains defaults for all controllers of the manager. New sets its CacheSyncTimeout.
 	Controller config.Controller

@@ -193,8 +193,8 @@ type renewedTransport struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// transport is the transport for the current generation. While the process still uses the first kubeconfig (generation
-	// 0), client-go adds the credentials to requests.
+	// transport is the transport for the current generation. While the process still uses the first kubeconfig
+	// (generation 0), client-go adds the credentials to requests.
 	transport  http.RoundTripper
 	generation int
 }

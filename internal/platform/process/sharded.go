@@ -64,9 +64,9 @@ type filteredListWatch struct {
 	keep objectFilter
 
 	mu sync.Mutex
-	// passedNames contains the names of the objects that passed the filter at their last event. When such an object no
-	// longer passes the filter, the cache must delete it. The map is nil if the filter always returns the same result
-	// for an object.
+	// passedNames contains the names of the objects that passed the filter at their last event. When such an object
+	// no longer passes the filter, the cache must delete it. The map is nil if the filter always returns the same
+	// result for an object.
 	passedNames map[string]bool
 }
 

@@ -10,10 +10,10 @@ import (
 // otherShardTimeout limits a list of another shard's namespace, because a webhook must answer soon.
 const otherShardTimeout = time.Second
 
-// AllNamespacesReader returns a reader for the objects of all namespaces, including the namespaces of other shards. Webhooks use
-// this reader, because the API server may send a request for any namespace to the webhook of any shard. List reads
-// namespaces of this shard from the cache, and all other namespaces from the API server. Get reads only from the
-// cache, so it does not find objects of other shards.
+// AllNamespacesReader returns a reader for the objects of all namespaces, including the namespaces of other shards.
+// Webhooks use this reader, because the API server may send a request for any namespace to the webhook of any shard.
+// List reads namespaces of this shard from the cache, and all other namespaces from the API server. Get reads only
+// from the cache, so it does not find objects of other shards.
 func (p *Process) AllNamespacesReader() client.Reader {
 	if p.config.Shard().IsUndivided() {
 		return p.control.Cache

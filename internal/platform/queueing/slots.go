@@ -20,8 +20,8 @@ type Slots struct {
 
 	mu       sync.Mutex
 	acquired map[types.NamespacedName]bool
-	// waitingObjects contains the waiting objects in order of arrival. If n slots are free, Slots has already added the first
-	// n objects to the work queue of the controller.
+	// waitingObjects contains the waiting objects in order of arrival. If n slots are free, Slots has already added
+	// the first n objects to the work queue of the controller.
 	waitingObjects []types.NamespacedName
 }
 

@@ -34,9 +34,9 @@ func (s Spacing) Delay(objects int) time.Duration {
 	return min(d, s.Max)
 }
 
-// EnqueueAfter returns an event handler that adds reconcile requests to the work queue with a delay. The function gets the
-// requests for an event's object from the first function. The second function returns the delay of a request. A
-// request that is added twice is processed at the earlier time.
+// EnqueueAfter returns an event handler that adds reconcile requests to the work queue with a delay. The function
+// gets the requests for an event's object from the first function. The second function returns the delay of a
+// request. A request that is added twice is processed at the earlier time.
 func EnqueueAfter(affected func(context.Context, client.Object) []reconcile.Request,
 	delayOf func(reconcile.Request) time.Duration) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -22,11 +22,11 @@ type State struct {
 	// Unreachable means that the API server failed two checks in a row and has not answered since, or that it has never
 	// answered.
 	Unreachable bool
-	// ChangeTime is the time at which Unreachable last changed: the start of the first failed check, or the end of the first
-	// successful check.
+	// ChangeTime is the time at which Unreachable last changed: the start of the first failed check, or the end of
+	// the first successful check.
 	ChangeTime time.Time
-	// CredentialsRefused means that an unreachable API server rejected the credentials of this process. The field stays set
-	// until the end of the outage, because several servers at one address may fail in different ways.
+	// CredentialsRefused is true if an unreachable API server rejected the credentials of this process. The field
+	// stays set until the end of the outage, because several servers at one address may fail in different ways.
 	CredentialsRefused bool
 	// Epoch counts the changes of Unreachable. If Epoch has changed, a result that was computed before the change may
 	// be outdated, such as the result of a drain.

@@ -119,7 +119,8 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// RecordLeadership records that this process has become the leader. The method Run calls RecordLeadership when Options.Leading is closed.
+// RecordLeadership records that this process has become the leader. The method Run calls RecordLeadership when
+// Options.Leading is closed.
 func (w *Watch) RecordLeadership() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,8 +261,9 @@ func (w *Watch) stateOf(c *cluster) State {
 	return c.state
 }
 
-// StopReason reports whether this process must not create, replace or remediate machines now. It returns a reason of the
-// condition Frozen and a message for users, or empty strings. The message does not change during an outage.
+// StopReason returns why this process must not create, replace or remediate machines now: a reason of the condition
+// Frozen and a message for users. If nothing prevents these actions, it returns empty strings. The message does not
+// change during an outage.
 func (w *Watch) StopReason() (reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

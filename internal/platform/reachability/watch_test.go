@@ -132,7 +132,7 @@ func (w *watched) advance(d time.Duration, bothClusters bool) {
 	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
 }
 
-// wantStopped checks that the message of Stopped contains a text. An empty text means no message.
+// wantStopped checks that the message of StopReason contains a text. An empty text means no message.
 func (w *watched) wantStopped(reports string) {
 	w.t.Helper()
 	reason, message := w.StopReason()
@@ -290,8 +290,8 @@ func TestCheckUnreachableDetectsAnswersAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
-// hangingServer is a fake API server that never answers. It must be a buffered channel: Ping sends a value to the channel at
-// the first check.
+// hangingServer is a fake API server that never answers. It must be a buffered channel: Ping sends a value to the
+// channel at the first check.
 type hangingServer chan struct{}
 
 func (h hangingServer) Ping(ctx context.Context) error {

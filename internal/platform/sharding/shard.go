@@ -17,7 +17,7 @@ type Shard struct {
 	Count int
 }
 
-// IsUndivided returns true if the namespaces are not divided, so that this shard contains every namespace.
+// IsUndivided reports whether the namespaces are not divided, so that this shard contains every namespace.
 func (s Shard) IsUndivided() bool { return s.Count <= 1 }
 
 // Owns reports whether a namespace is in the shard. Objects without a namespace are in every shard.
@@ -33,8 +33,8 @@ func (s Shard) String() string {
 	return fmt.Sprintf("%d of %d", s.Index, s.Count)
 }
 
-// Index returns the index of the shard that contains the namespace. The index for a name and a number of shards must never
-// change, because two versions of Machinist may run at the same time.
+// Index returns the index of the shard that contains the namespace. The index for a name and a number of shards must
+// never change, because two versions of Machinist may run at the same time.
 func Index(namespace string, count int) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(namespace))

@@ -11,9 +11,9 @@ import (
 
 type attributesKey struct{}
 
-// WithStep returns a context for calls to the cloud during the given step of an operation. The span of such a call is a
-// child of the step's span. Log lines with this context contain the trace ID. Without a tracer or an operation, WithStep
-// returns ctx unchanged.
+// WithStep returns a context for calls to the cloud during the given step of an operation. The span of such a call is
+// a child of the step's span. Log lines with this context contain the trace ID. Without a tracer or an operation,
+// WithStep returns ctx unchanged.
 func (t *Tracer) WithStep(ctx context.Context, o Operation, step string, about []attribute.KeyValue) context.Context {
 	if t == nil || o.IsZero() {
 		return ctx
@@ -27,7 +27,7 @@ func (t *Tracer) WithStep(ctx context.Context, o Operation, step string, about [
 type Call struct{ span trace.Span }
 
 // Begin creates the span for a call to the cloud. A driver may add its own spans to the returned context. If ctx does
-// not come from Within, Begin reports nothing.
+// not come from WithStep, Begin reports nothing.
 func (t *Tracer) Begin(ctx context.Context, name string) (context.Context, Call) {
 	if t == nil {
 		return ctx, Call{}

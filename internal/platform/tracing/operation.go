@@ -40,7 +40,7 @@ func Rollout(deployment types.UID, revision int64) Operation {
 	return Operation{"rollout", deployment, revision}
 }
 
-// IsZero returns true if the Operation is the zero value.
+// IsZero reports whether the Operation is the zero value.
 func (o Operation) IsZero() bool { return o.name == "" }
 
 // TraceID returns the ID of the trace, which is the same in all processes.

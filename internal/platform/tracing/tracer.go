@@ -17,7 +17,8 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// IsEnabled returns true while the process records traces. If tracing is disabled, callers need not compute values for spans.
+// IsEnabled reports whether the process records traces. If tracing is disabled, callers need not compute values for
+// spans.
 func (t *Tracer) IsEnabled() bool { return t != nil }
 
 // Span describes a part of an operation, after that part has ended.

@@ -64,7 +64,8 @@ func (s *Server) Version(ctx context.Context) string {
 	return s.version
 }
 
-// knownVersion returns the version that the API server last reported. isFresh is false if Version must request it again.
+// knownVersion returns the version that the API server last reported. isFresh is false if Version must request it
+// again.
 func (s *Server) knownVersion() (version string, isFresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,10 +16,11 @@ const (
 )
 
 const (
-	// maxScheduleGap is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be eight
-	// years.
+	// maxScheduleGap is the maximum time until the next time of a schedule, in seconds. For 29 February, this can be
+	// eight years.
 	maxScheduleGap = 9 * secondsOfYear
-	// searchHorizon limits how far into the future NextChange searches for the time at which an open set closes, in seconds.
+	// searchHorizon limits how far into the future NextChange searches for the time at which an open set closes, in
+	// seconds.
 	searchHorizon = 400 * secondsOfDay
 	maxSteps      = 5_000
 )
@@ -122,7 +123,7 @@ func (s Set) NextChange(t time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// openUntil returns true if a window of the set is open at the given time. Then a window is open at least until the
+// openUntil reports whether a window of the set is open at the given time. If so, a window is open at least until the
 // returned time.
 func (s Set) openUntil(at int64, p *period) (until int64, open bool) {
 	for i := range s {
@@ -133,7 +134,7 @@ func (s Set) openUntil(at int64, p *period) (until int64, open bool) {
 	return until, open
 }
 
-// openUntil returns true if the window is open at the given time. The window then stays open at least until the
+// openUntil reports whether the window is open at the given time. If so, the window stays open at least until the
 // returned time. If coversDay is true, this time depends only on the last opening of the same day. This shortcut
 // saves many steps in NextChange, because a schedule may contain every minute of a day.
 func (w *Window) openUntil(at int64, p *period) (until int64, open bool) {

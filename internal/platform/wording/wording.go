@@ -15,7 +15,7 @@ func Count[N int | int32](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// BriefBytes is the maximum length of the result of Brief. Some messages of other components are very long.
+// BriefBytes is the maximum length of the result of Shorten. Some messages of other components are very long.
 const BriefBytes = 1024
 
 const ellipsis = "…"

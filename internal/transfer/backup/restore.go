@@ -20,8 +20,8 @@ type Outcome string
 const (
 	// OutcomeCreated: the object was created.
 	OutcomeCreated Outcome = "made"
-	// OutcomePresent: an object with this name already existed and was not changed. An existing class permits the adoption of
-	// instances, though.
+	// OutcomePresent: an object with this name already existed and was not changed. An existing class permits the
+	// adoption of instances, though.
 	OutcomePresent Outcome = "present"
 	// OutcomeConflict: a Machine with this name already exists and has another instance.
 	OutcomeConflict Outcome = "conflict"

@@ -204,8 +204,8 @@ const (
 	stallTimeout = time.Minute
 )
 
-// runAdopting unpauses Machines so that they adopt their instances. The first step unpauses one Machine. Later, the number
-// of Machines that adopt at the same time is at most the number of Machines that have already adopted.
+// runAdopting unpauses Machines so that they adopt their instances. The first step unpauses one Machine. Later, the
+// number of Machines that adopt at the same time is at most the number of Machines that have already adopted.
 func (p *pass) runAdopting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

@@ -25,7 +25,8 @@ import (
 type class struct {
 	name string
 	old  *source.Class
-	// firstObject is the name of the first old object with this description. Findings about the class refer to this object.
+	// firstObject is the name of the first old object with this description. Findings about the class refer to this
+	// object.
 	firstObject string
 
 	// nodeProviderID is spec.nodeProviderID of the new class.

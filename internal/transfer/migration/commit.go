@@ -20,8 +20,8 @@ import (
 
 // This file has the phase Committing, after which the migration cannot be aborted.
 
-// runCommitting removes the tags by which the old system finds and deletes instances. It also removes the traces of the
-// old system on Nodes. Old objects may be deleted only after this phase.
+// runCommitting removes the tags by which the old system finds and deletes instances. It also removes the traces of
+// the old system on Nodes. Old objects may be deleted only after this phase.
 func (p *pass) runCommitting(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

@@ -23,7 +23,7 @@ type description struct {
 }
 
 type secretPart struct {
-	// path is the path of the reference in the old object. from is the Secret's name.
+	// path is the path of the reference in the old object. secretName is the Secret's name.
 	path, secretName string
 	// specPath is the path of the value in the description. If the value belongs to the credentials, specPath is empty.
 	specPath []string

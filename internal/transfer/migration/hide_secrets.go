@@ -22,7 +22,8 @@ import (
 // value. A user who may only create old objects could thus read another user's Secret. The plan therefore hides these
 // values and reports a loss for each reference.
 
-// hideSecrets sets c.shown, the class that users see before it is created. converted is the spec without the override.
+// hideSecrets sets c.publishedClass, the class that users see before it is created. converted is the spec without the
+// override.
 func (p *planner) hideSecrets(ctx context.Context, c *class, converted *v1beta1.MachineClassSpec, facts []byte) error {
 	c.publishedClass = c.object
 	spec, err := decoded(c, c.object.Spec.ProviderSpec)

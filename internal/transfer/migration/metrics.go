@@ -53,7 +53,8 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	return m, nil
 }
 
-// enable must be called when this process becomes the leader, because only the leader exports these metrics.
+// enable enables the metrics. Call the method when this process becomes the leader, because only the leader exports
+// these metrics.
 func (m *Metrics) enable() {
 	if m != nil {
 		m.migrations.StartExport()

@@ -24,7 +24,8 @@ type plan struct {
 	checks      []*v1beta1.MachineHealthCheck
 	findings    findings
 	hash        string
-	// oldMachines is the number of machines of the old system that the migration converts, with or without an instance.
+	// oldMachines is the number of machines of the old system that the migration converts, with or without an
+	// instance.
 	oldMachines int
 }
 

@@ -73,12 +73,15 @@ func (p *pass) reportEmpty(ctx context.Context, plan *plan) error {
 			found[object.GetNamespace()] = true
 		}
 	})
-	if err != nil {
-		return err
-	}
 	delete(found, p.migration.SourceNamespaceOrDefault())
 	where := fmt.Sprintf("No other namespace has old objects of %s. Check --source.", p.system.Group())
-	if namespaces := slices.Sorted(maps.Keys(found)); len(namespaces) > 0 {
+	namespaces := slices.Sorted(maps.Keys(found))
+	switch {
+	case apierrors.IsForbidden(err):
+		where = "The migrator may not read other namespaces. Check --source and --source-namespace."
+	case err != nil:
+		return err
+	case len(namespaces) > 0:
 		where = fmt.Sprintf("Old objects are in these namespaces: %s. Delete this Migration, and plan another one "+
 			"with --source-namespace.", strings.Join(namespaces[:min(len(namespaces), maxNamespaces)], ", "))
 	}
@@ -90,8 +93,8 @@ func (p *pass) reportEmpty(ctx context.Context, plan *plan) error {
 // maxNamespaces limits the namespaces that a finding names.
 const maxNamespaces = 5
 
-// isAgreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this plan.
-// If the migration may not start, the condition Planned gets the reasons.
+// isAgreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this
+// plan. If the migration may not start, the condition Planned gets the reasons.
 func (p *pass) isAgreed(plan *plan) bool {
 	blocking := plan.findings.obstacles(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
@@ -316,9 +319,9 @@ func (p *pass) runFencing(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationSettling)
 }
 
-// runSettling performs a pass of the phase Settling. The method waits until the cloud shows the effects of all requests
-// of the old controllers. Then the method computes the plan again, and continues only if the user has agreed to this
-// plan.
+// runSettling performs a pass of the phase Settling. The method waits until the cloud shows the effects of all
+// requests of the old controllers. Then the method computes the plan again, and continues only if the user has agreed
+// to this plan.
 func (p *pass) runSettling(ctx context.Context) error {
 	fenced, err := p.ensureFenced(ctx, fenceScope{})
 	if err != nil || !fenced || p.Clock.Since(p.fenceOf(p.migration).completeSince) < p.Cloud.CreateSettle() {

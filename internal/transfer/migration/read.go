@@ -150,8 +150,8 @@ func byName[T any, P interface {
 	}
 }
 
-// hasCreated reports whether the Migration created the object. The label alone is no proof, because another client may
-// have set it. An abort must not delete such an object.
+// hasCreated reports whether the Migration created the object. The label alone is no proof, because another client
+// may have set it. An abort must not delete such an object.
 func (o *ownObjects) hasCreated(object client.Object) bool {
 	return object.GetLabels()[v1beta1.LabelMigration] == o.migration &&
 		hasKey(object.GetAnnotations(), v1beta1.AnnotationMigratedFrom)

@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/internal/transfer/migration/source"
 )
 
-// runRemoving first deletes webhooks that could refuse the deletions. Then the method removes the finalizers and owner
-// references of all old objects, and deletes these objects. Without owner references, the deletion of an object does
-// not delete other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old
+// runRemoving first deletes webhooks that could refuse the deletions. Then the method removes the finalizers and
+// owner references of all old objects, and deletes these objects. Without owner references, the deletion of an object
+// does not delete other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old
 // controller could find the object that is being deleted, and delete its instance.
 func (p *pass) runRemoving(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {

@@ -31,8 +31,8 @@ type content struct {
 	problem *unusableError
 }
 
-// unusableError explains why a Secret or ConfigMap cannot be used. An unusable object has the code and the message of a
-// finding.
+// unusableError explains why a Secret or ConfigMap cannot be used. An unusable object has the code and the message of
+// a finding.
 type unusableError struct{ code, message string }
 
 func (r *secretReader) entries(ctx context.Context, kind string, name types.NamespacedName) (

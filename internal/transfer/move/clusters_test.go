@@ -41,7 +41,7 @@ type clusters struct {
 	// writes is the number of successful writes of the move. The move is killed directly after write number killAt.
 	writes, killAt int
 	killed         bool
-	// If idle is set, the processes do nothing. onList is called at each list request of the move.
+	// If processesIdle is set, the processes do nothing. onList is called at each list request of the move.
 	processesIdle bool
 	onList        func()
 	// machineCount is the number of machines. The field exempt is the name of a machine whose pause the test ends.

@@ -58,8 +58,8 @@ func machineOf(o *object) (*v1beta1.Machine, error) {
 type fleet struct {
 	// objects are in the order in which the destination creates them.
 	objects []*object
-	// sharedKeys has the keys of the objects that also stay in the source, because other objects in the source need these
-	// objects.
+	// sharedKeys has the keys of the objects that also stay in the source, because other objects in the source need
+	// these objects.
 	sharedKeys map[key]bool
 }
 

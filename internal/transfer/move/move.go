@@ -40,7 +40,8 @@ type Move struct {
 	// Deployments are names of MachineDeployments in Namespace, which are moved with all objects that belong to them.
 	// Empty means all objects.
 	Deployments []string
-	// PermissionEnd holds the time at which the permission to adopt instances of the source ends, by the destination's clock.
+	// PermissionEnd holds the time at which the permission to adopt instances of the source ends, by the
+	// destination's clock.
 	PermissionEnd time.Time
 	// Interval is the time between two checks while the move waits. The default is one second.
 	Interval time.Duration

@@ -118,8 +118,8 @@ func resumedError(o *object) error {
 		"the annotation %s again", nameOf(o), v1beta1.AnnotationPaused)
 }
 
-// unfinishedReason returns why a Machine may not be paused yet, or "". The source must finish its work, and the spec must
-// match the instance, because the destination copies the spec.
+// unfinishedReason returns why a Machine may not be paused yet, or "". The source must finish its work, and the spec
+// must match the instance, because the destination copies the spec.
 func unfinishedReason(m *v1beta1.Machine) string {
 	why := ""
 	switch {

@@ -205,8 +205,8 @@ func (s *settings) guestRanges() ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// reservedNames returns the names and addresses for which no serving certificate is approved: those of the target cluster's
-// API server that this process knows, and those in --deny-serving-addresses.
+// reservedNames returns the names and addresses for which no serving certificate is approved: those of the target
+// cluster's API server that this process knows, and those in --deny-serving-addresses.
 func (s *settings) reservedNames(target *rest.Config) (r approval.ReservedNames, err error) {
 	if r.Ranges, err = endpoints.ParseRanges(s.deniedAddresses); err != nil {
 		return r, fmt.Errorf("--deny-serving-addresses: %w", err)

@@ -249,8 +249,8 @@ func capacityIsPlausible(t *trial) {
 	}
 }
 
-// forbiddenResource is a resource that a driver must not use: a file, a URL, or a command that creates a file. An attacker could put
-// a reference to it into credentials.
+// forbiddenResource is a resource that a driver must not use: a file, a URL, or a command that creates a file. An
+// attacker could put a reference to it into credentials.
 type forbiddenResource struct {
 	file, canary, url string
 	fetched           atomic.Int32

@@ -21,12 +21,12 @@ type fakeCloud struct {
 	serial  int
 	servers []*server // in order of creation
 	parts   map[string]map[string]string
-	// The keys of reserved are the network interfaces that became unusable through a refused call.
+	// The keys of reservedInterfaces are the network interfaces that became unusable through a refused call.
 	reservedInterfaces map[string]bool
 	tokens             map[string]spent
 
-	// bootReads is the number of reads before a new server runs. end is the number of delete calls before a server is gone.
-	// lag is the number of reads that do not show a new server.
+	// bootReads is the number of reads before a new server runs. deleteCalls is the number of delete calls before a
+	// server is gone. readLag is the number of reads that do not show a new server.
 	bootReads, deleteCalls, readLag int
 
 	faults map[FaultKind]*active
@@ -456,7 +456,8 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 	})
 }
 
-// interruptions returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the server.
+// interruptions returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the
+// server.
 func (c *fakeCloud) interruptions(ctx context.Context, token string) (all map[string]time.Time, err error) {
 	err = c.call(ctx, request{token: token}, func() error {
 		all = maps.Clone(c.announced)

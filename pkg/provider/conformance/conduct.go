@@ -133,8 +133,8 @@ func endedContext(t *trial) {
 	}
 }
 
-// secretsStaySecret provokes many errors. The driver is wrapped in the type watched, which checks each answer for
-// secrets.
+// secretsStaySecret provokes many errors. The driver is wrapped in the type checkedDriver, which checks each answer
+// for secrets.
 func secretsStaySecret(t *trial) {
 	s := t.subject()
 	t.launch(s)

@@ -50,8 +50,12 @@ type Config struct {
 	Timeout time.Duration
 	// If RequireHooks is true, a case whose hook is missing fails. Otherwise such a case is skipped.
 	RequireHooks bool
-	// ImpossibleFaults lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud are numbers.
-	// The suite skips the cases that need these faults, even if Full is set.
+	// MinCases is the minimum number of cases that must complete. If a hook or an optional interface is lost by mistake,
+	// its cases are skipped, and the suite fails because of this number. Default: the number of cases that need no hook,
+	// no option and no optional interface.
+	MinCases int
+	// ImpossibleFaults lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud
+	// are numbers. The suite skips the cases that need these faults, even if RequireHooks is set.
 	ImpossibleFaults []FaultKind
 	// Legacies describes instances of the old systems from which fleets can come, one for each system. List with Class
 	// must find these instances, so they must be in the account of Class. Import must be able to translate every field
@@ -115,9 +119,9 @@ type Fault struct {
 	Skip int
 	// RetryAfter is the waiting time that the cloud requests. Zero means none. Only Throttled uses RetryAfter.
 	RetryAfter time.Duration
-	// Duration is the length of the delay that the fault causes. Use tens of milliseconds, which must be much less than the
-	// driver's CreateSettle. Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and PartsInUse
-	// use the field Duration.
+	// Duration is the length of the delay that the fault causes. Use tens of milliseconds, which must be much less
+	// than the driver's CreateSettle. Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and
+	// PartsInUse use the field Duration.
 	Duration time.Duration
 	// Address is the IP address that guests report. Only GuestClaims uses Address.
 	Address string
@@ -148,14 +152,14 @@ const (
 // Faults of a cloud that answers calls, but returns outdated, incomplete or unexpected results. All calls that are not
 // mentioned succeed.
 const (
-	// LateReads: reads by ID do not find a resource until Fault.Duration after its creation. For the same time after a
-	// deletion, reads by ID show the resource in its earlier state. Lists, and calls that change something, do not lag
-	// behind.
+	// LateReads: reads by ID do not find a resource until Fault.Duration after its creation. For the same time after
+	// a deletion, reads by ID show the resource in its earlier state. Lists, and calls that change something, do not
+	// lag behind.
 	LateReads FaultKind = "LateReads"
 	// LateLists: lists and searches by tags lag behind by Fault.Duration. Reads by ID do not lag behind.
 	LateLists FaultKind = "LateLists"
-	// LateTags: until Fault.Duration after its creation, reads and lists show an instance without its tags, and searches by
-	// tags do not find it. The answer of the call that creates the instance already contains the tags.
+	// LateTags: until Fault.Duration after its creation, reads and lists show an instance without its tags, and
+	// searches by tags do not find it. The answer of the call that creates the instance already contains the tags.
 	LateTags FaultKind = "LateTags"
 	// UnsteadyLists: lists repeat some entries, and the order changes with each list. All pages of one list have the
 	// same order and omit no entry.
@@ -193,8 +197,8 @@ const (
 	// UntaggedParts: the cloud ignores tags in the calls that create disks, network interfaces or addresses. Separate
 	// calls can set the tags.
 	UntaggedParts FaultKind = "UntaggedParts"
-	// PartsInUse: for Fault.Duration after the deletion of an instance, the cloud refuses to delete its disks, network
-	// interfaces or addresses, because they are in use.
+	// PartsInUse: for Fault.Duration after the deletion of an instance, the cloud refuses to delete its disks,
+	// network interfaces or addresses, because they are in use.
 	PartsInUse FaultKind = "PartsInUse"
 	// GuestClaims: every running guest reports Fault.Address as its own address, in each way in which this cloud learns
 	// addresses from guests.
@@ -228,6 +232,13 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 2 * time.Minute
+	}
+	if c.MinCases <= 0 {
+		for _, test := range cases() {
+			if len(test.needs) == 0 {
+				c.MinCases++
+			}
+		}
 	}
 	return c, nil
 }

@@ -47,6 +47,27 @@ func TestCorrectDriverPassesAllCases(t *testing.T) {
 	}
 }
 
+// The suite fails if too many cases are skipped, but not if the flag -run has selected only some of the cases.
+func TestSuiteNeedsMinimumOfCases(t *testing.T) {
+	c := newFakeCloud()
+	s, err := newSuite(t.Context(), configOf(c, func() provider.Driver { return newCorrect(c) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := len(cases())
+	if s.MinCases < all/4 || s.MinCases > all {
+		t.Errorf("got a default of %d of %d cases, want at least a quarter", s.MinCases, all)
+	}
+	for _, test := range []struct {
+		started, ran int
+		fails        bool
+	}{{all, all, false}, {all, s.MinCases, false}, {all, s.MinCases - 1, true}, {all - 1, 0, false}} {
+		if err := s.tooFew(test.started, test.ran); (err != nil) != test.fails {
+			t.Errorf("%d of %d started cases completed: got error %v, want an error: %t", test.ran, test.started, err, test.fails)
+		}
+	}
+}
+
 type recorder struct {
 	ctx context.Context
 

@@ -11,9 +11,9 @@
 //
 // Some test cases need only the fields in this example. The other test cases need hooks that access the cloud without
 // the driver. A hook lists the remaining resources, makes calls fail, or makes the cloud misbehave as real clouds do.
-// Config.Cloud contains the hooks, and docs/reference/conformance.md lists the hooks of each case. If a hook is missing
-// and Config.RequireHooks is false, the suite skips the case and lists its name. If Config.RequireHooks is true, a case with a missing
-// hook fails.
+// Config.Cloud contains the hooks, and docs/reference/conformance.md lists the hooks of each case. If a hook is
+// missing and Config.RequireHooks is false, the suite skips the case and lists its name. If Config.RequireHooks is
+// true, a case with a missing hook fails.
 //
 // The suite creates real instances and deletes them again. The tags of these instances contain a cluster ID that only
 // the suite uses, so the cloud may also serve other purposes. If the cloud may return outdated results, the suite

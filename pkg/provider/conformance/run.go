@@ -17,9 +17,10 @@ func Run(t *testing.T, c Config) {
 	if err != nil {
 		t.Fatalf("conformance: %v", err)
 	}
-	ran := 0
+	started, ran := 0, 0
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
+			started++
 			s.run(t, c)
 			ran++
 		})
@@ -27,6 +28,19 @@ func Run(t *testing.T, c Config) {
 	summary := fmt.Sprintf("conformance: %d of %d cases completed, %d were skipped", ran, len(cases()),
 		len(s.skipped))
 	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
+	if err := s.tooFew(started, ran); err != nil {
+		t.Error(err)
+	}
+}
+
+// tooFew returns an error if fewer cases completed than the configuration requires. The number does not matter if the
+// flag -run has selected only some of the cases.
+func (s *suite) tooFew(started, ran int) error {
+	if started < len(cases()) || ran >= s.MinCases {
+		return nil
+	}
+	return fmt.Errorf("conformance: only %d of %d cases completed, want at least %d (Config.MinCases)", ran, len(cases()),
+		s.MinCases)
 }
 
 // report contains the methods of *testing.T that cases use. Tests of the suite use another implementation, so that a
@@ -49,8 +63,8 @@ type testCase struct {
 	test  func(*trial)
 }
 
-// requirement is the name of something that a case requires: a hook or an option in Config, or an optional interface of the
-// driver.
+// requirement is the name of something that a case requires: a hook or an option in Config, or an optional interface
+// of the driver.
 type requirement string
 
 const (

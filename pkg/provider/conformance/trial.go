@@ -22,7 +22,7 @@ type trial struct {
 	subjects       []*subject
 	// The functions in cleanups end injected faults, and remove instances that were launched without the driver.
 	cleanups []func()
-	// After the case, ended is true, and Errorf ignores failures. A call of the driver may still be running then.
+	// After the case, hasEnded is true, and Errorf ignores failures. A call of the driver may still be running then.
 	hasEnded atomic.Bool
 }
 

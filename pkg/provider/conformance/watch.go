@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// checkedDriver wraps the tested driver. Every call has a deadline, as in Machinist. Every answer is checked: instances must
-// be valid, fields must not exceed their limits, and no answer may contain secrets.
+// checkedDriver wraps the tested driver. Every call has a deadline, as in Machinist. Every answer is checked:
+// instances must be valid, fields must not exceed their limits, and no answer may contain secrets.
 type checkedDriver struct {
 	driver  provider.Driver
 	t       *trial

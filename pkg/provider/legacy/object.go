@@ -2,9 +2,9 @@
 // which of its fields were read. Findings reports all other fields:
 //
 //	old, err := legacy.Parse(req.Legacy.Spec)
-//	spec.Region = old.Required("region")
+//	spec.Region = old.RequiredString("region")
 //	spec.Disk = old.Object("disk").Int("sizeGiB")
-//	old.Known("apiVersion", "kind")
+//	old.MarkRead("apiVersion", "kind")
 //	return provider.ImportedSpec{Spec: …, Findings: old.Findings()}, nil
 package legacy
 
@@ -27,8 +27,8 @@ import (
 type Object struct {
 	path   string
 	fields map[string]any
-	// The keys of the map are the names of the fields that the driver has read. If a field contains objects, the value
-	// is the list of these objects, and each of them records its own read fields.
+	// The keys of readFields are the names of the fields that the driver has read. If a field contains objects, the
+	// value is the list of these objects, and each of them records its own read fields.
 	readFields map[string][]*Object
 	// findings are the findings of the whole description, shared by all its objects.
 	findings *[]provider.Finding
@@ -96,8 +96,8 @@ func (o *Object) Path(name string) string {
 	return strings.ToValidUTF8(name, "�")
 }
 
-// MarkRead marks the named fields as read, so that Findings does not report them. Use MarkRead for fields that have no
-// meaning for the instance.
+// MarkRead marks the named fields as read, so that Findings does not report them. Use MarkRead for fields that have
+// no meaning for the instance.
 func (o *Object) MarkRead(names ...string) {
 	for _, name := range names {
 		o.get(name)

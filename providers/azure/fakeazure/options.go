@@ -36,7 +36,8 @@ type Options struct {
 	// Subnets are resource IDs. Each subnet has 1000 addresses.
 	Subnets []string
 
-	// BootDuration, StopDuration and ChangeDuration are the durations of creations, deletions, and all other operations. Default: 0.
+	// BootDuration, StopDuration and ChangeDuration are the durations of creations, deletions, and all other
+	// operations. Default: 0.
 	BootDuration, StopDuration, ChangeDuration time.Duration
 	// ListLag is how long lists show the previous state after a change.
 	ListLag time.Duration

@@ -36,8 +36,8 @@ const emulatedMiB = 2048
 
 // Libvirt is a stack.Backend with a hypervisor and the libvirt provider.
 type Libvirt struct {
-	// ExistingHypervisor is an existing hypervisor, which continues to run after Stop. If ExistingHypervisor is nil, Start starts a new
-	// hypervisor.
+	// ExistingHypervisor is an existing hypervisor, which continues to run after Stop. If ExistingHypervisor is nil,
+	// Start starts a new hypervisor.
 	ExistingHypervisor *libvirt.Hypervisor
 	// Output receives one line for each step of Start. If the field is nil, the lines are discarded.
 	Output io.Writer
@@ -218,8 +218,8 @@ func (l *Libvirt) Stop() error {
 	return errors.Join(errs...)
 }
 
-// CountResources implements stack.Backend. The method counts domains and volumes with libvirt's own client, independently of
-// the driver.
+// CountResources implements stack.Backend. The method counts domains and volumes with libvirt's own client,
+// independently of the driver.
 func (l *Libvirt) CountResources(ctx context.Context) (live, created int, err error) {
 	if l.Hypervisor() == nil {
 		return 0, 0, errors.New("libvirt was not started")

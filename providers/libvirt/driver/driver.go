@@ -44,8 +44,8 @@ type Options struct {
 type Driver struct {
 	options Options
 	pools   provider.Clients[*connections]
-	// creatingDomains contains the UUIDs of domains with a call of Create in progress. Two parallel calls for the same domain
-	// would both write to the volume with its user data.
+	// creatingDomains contains the UUIDs of domains with a call of Create in progress. Two parallel calls for the
+	// same domain would both write to the volume with its user data.
 	creatingDomains sync.Map
 }
 

@@ -70,8 +70,8 @@ func (h *hypervisor) domainsOf(ctx context.Context, own owner) ([]*domain, error
 	return h.listDomains(ctx, func(d *domain) bool { return own.owns(d.metadata) }, anyDomain)
 }
 
-// preferredInstance selects among several domains of a machine: first running and pending domains, then stopped domains, then
-// domains that are being deleted. Without a domain, it returns nil.
+// preferredInstance returns the preferred one of several domains of a machine: first running and pending domains,
+// then stopped domains, then domains that are being deleted. Without a domain, it returns nil.
 func (h *hypervisor) preferredInstance(ctx context.Context, all []*domain) (*provider.Instance, *domain, error) {
 	rank := map[provider.InstanceState]int{provider.StateRunning: 3, provider.StatePending: 3, provider.StateStopped: 2}
 	var best *provider.Instance

@@ -20,7 +20,7 @@ var errFrame = errors.New("an answer of libvirtd is longer than 32 MiB, or malfo
 // checkedConn fails if an answer has an impossible length.
 type checkedConn struct {
 	net.Conn
-	// isBroken becomes true after a message with an impossible length.
+	// isBroken is true after a message with an impossible length.
 	isBroken *atomic.Bool
 
 	length     [4]byte

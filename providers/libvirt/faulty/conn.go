@@ -108,9 +108,9 @@ type conn struct {
 
 	mu sync.Mutex
 	// The keys of these maps are serial numbers of calls.
-	//   - unanswered contains calls whose answers are not forwarded to the driver.
-	//   - lost contains calls after whose answers the connection is closed.
-	//   - dropped contains uploads that are not forwarded to libvirtd.
+	//   - unansweredCalls contains calls whose answers are not forwarded to the driver.
+	//   - lostAnswers contains calls after whose answers the connection is closed.
+	//   - droppedCalls contains uploads that are not forwarded to libvirtd.
 	//   - padded contains the number of bytes to add to the answer.
 	unansweredCalls, lostAnswers, droppedCalls map[uint32]bool
 	padded                                     map[uint32]int

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// These constants are the numbers of procedures in libvirt's protocol, for the field Only of a Rule.
+// These constants are the numbers of procedures in libvirt's protocol, for the field Match of a Rule.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/remote/remote_protocol.x
 const (
 	DomainCreateXML      uint32 = 10

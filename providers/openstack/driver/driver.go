@@ -43,8 +43,8 @@ type Driver struct {
 	options Options
 	http    *http.Client
 	pool    provider.Clients[*session]
-	// creatingServers contains the names of servers with a call of Create in progress. Two parallel calls for the same server
-	// could create two servers.
+	// creatingServers contains the names of servers with a call of Create in progress. Two parallel calls for the
+	// same server could create two servers.
 	creatingServers sync.Map
 }
 

@@ -101,8 +101,8 @@ func (o owner) mayOwn(s *servers.Server) bool {
 		s.Metadata[provider.TagMachineUID] == ""
 }
 
-// preferredServer selects among several servers of a machine: first running and pending servers, then stopped servers, then
-// failed servers, then deleted servers. Without a server, it returns nil.
+// preferredServer returns the preferred one of several servers of a machine: first running and pending servers, then
+// stopped servers, then failed servers, then deleted servers. Without a server, it returns nil.
 func preferredServer(all []*servers.Server) *servers.Server {
 	rank := func(s *servers.Server) int {
 		switch state, _ := stateOf(s); state {

@@ -104,7 +104,7 @@ func validateVolume(path string, sizeGiB int32, volumeType, zone string) error {
 	return optionalName(path+"availabilityZone", zone)
 }
 
-// regionName refuses a value that cannot be the host of a provider ID. An empty value is accepted.
+// regionName refuses a name that cannot stand in the host part of a provider ID. An empty name is accepted.
 func regionName(field, region string) error {
 	if err := optionalName(field, region); err != nil {
 		return err

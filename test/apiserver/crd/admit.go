@@ -14,8 +14,8 @@ import (
 type admission struct {
 	path []string
 	errs field.ErrorList
-	// changedValues contains the values that the write changes and whose schema has rules. The rules of these values run
-	// only if the object matches the schema.
+	// changedValues contains the values that the write changes and whose schema has rules. The rules of these values
+	// run only if the object matches the schema.
 	changedValues []changedValue
 }
 

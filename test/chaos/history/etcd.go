@@ -20,8 +20,8 @@ const retryInterval = 100 * time.Millisecond
 type Change struct {
 	Key      string
 	Revision int64
-	// ReadTime is the time when this program received the change from etcd. The delay after the write is short, except
-	// after etcd was unreachable.
+	// ReadTime is the time when this program received the change from etcd. The delay after the write is short,
+	// except after etcd was unreachable.
 	ReadTime time.Time
 	// Value is the new value, or nil if the key was deleted. Old is the old value, or nil if the key is new.
 	Value, Old []byte

@@ -34,7 +34,7 @@ func (m *machine) live() bool { return !m.versions[len(m.versions)-1].deleting }
 type owner struct {
 	invariants.Owner
 	name      string
-	isDeleted bool // isDeleted or being deleted
+	isDeleted bool // deleted or being deleted
 }
 
 func (o *owner) bounds(since time.Time) (most, least int) { return o.BoundsSince(since.UnixNano()) }

@@ -2,8 +2,8 @@
 // servers. No request may be refused, and the roles alone must allow every request. At least one request must use each
 // verb of a role.
 //
-// Each test that runs the processes records the grants that the processes used. After all tests, Unused finds the
-// grants that no test used.
+// Each test that runs the processes records the grants that the processes used. After all tests, CheckUnused finds
+// the grants that no test used.
 package authorized
 
 import (

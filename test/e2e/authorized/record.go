@@ -93,8 +93,8 @@ func write(folder string, lines []string) error {
 	return nil
 }
 
-// CheckUnused returns an error that lists unnecessary grants. No record in the folder contains such a grant, and the grant
-// is not in neededWithoutRequest.
+// CheckUnused returns an error that lists unnecessary grants. No record in the folder contains such a grant, and the
+// grant is not in neededWithoutRequest.
 func CheckUnused(folder string) error {
 	var grants []Grant
 	for _, p := range processes() {

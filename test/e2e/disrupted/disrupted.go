@@ -24,8 +24,8 @@ const (
 	Machines = Ours + "machines/"
 )
 
-// DisruptionStart is the start of a disruption: a write that disrupts a working machine. The write deletes a machine that has a
-// Node, or starts a change of its instance.
+// DisruptionStart is the start of a disruption: a write that disrupts a working machine. The write deletes a machine
+// that has a Node, or starts a change of its instance.
 type DisruptionStart struct {
 	// Machine is the machine after the write. At contains the time of the write, in whole seconds.
 	Machine  *v1beta1.Machine
@@ -69,8 +69,8 @@ func (h *History) Add(c history.Change) error {
 	return nil
 }
 
-// IsDisrupted reports whether a machine is disrupted: the machine has a Node, and the machine is being deleted or its instance
-// is being changed.
+// IsDisrupted reports whether a machine is disrupted: the machine has a Node, and the machine is being deleted or its
+// instance is being changed.
 func IsDisrupted(m *v1beta1.Machine) bool {
 	return m.Status.NodeRef != nil && (m.DeletionTimestamp != nil || changing(m))
 }

@@ -41,7 +41,8 @@ type Options struct {
 	ClusterID string
 	// Machines reads Machines from a cache of the control cluster with the index MachineByNodeName.
 	Machines client.Reader
-	// LiveClient reads from the API server of the control cluster, and writes the condition CertificateApproved of Machines.
+	// LiveClient reads from the API server of the control cluster, and writes the condition CertificateApproved of
+	// Machines.
 	LiveClient client.Client
 	// Cache is the cached reader for Nodes and CertificateSigningRequests of the target cluster.
 	Cache client.Reader
@@ -56,8 +57,8 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// GuestRanges are the IP ranges in which addresses that only the guest reports may get a serving certificate.
 	GuestRanges []netip.Prefix
-	// ReservedNames are names and addresses for which no serving certificate is approved, in addition to those of the Service
-	// kubernetes and of its endpoints in the target cluster.
+	// ReservedNames are names and addresses for which no serving certificate is approved, in addition to those of the
+	// Service kubernetes and of its endpoints in the target cluster.
 	ReservedNames ReservedNames
 	// Concurrency is how many requests of each signer are processed at a time. Defaults to 8.
 	Concurrency int

@@ -16,9 +16,9 @@ import (
 	"machinist.dev/machinist/pkg/provider/endpoints"
 )
 
-// ReservedNames holds names and addresses for which no serving certificate is approved, even if the provider reports them.
-// The zero value reserves the names and addresses that no node can have, such as localhost, loopback addresses and
-// kubernetes.default.
+// ReservedNames holds names and addresses for which no serving certificate is approved, even if the provider reports
+// them. The zero value reserves the names and addresses that no node can have, such as localhost, loopback addresses
+// and kubernetes.default.
 type ReservedNames struct {
 	// Hosts are DNS names and IP addresses, such as the host in the URL of the API server.
 	Hosts []string

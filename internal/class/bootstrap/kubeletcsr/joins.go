@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// JoinCertificate describes a client certificate that was issued for a request with a bootstrap token. Any user may have
-// approved the request.
+// JoinCertificate describes a client certificate that was issued for a request with a bootstrap token. Any user may
+// have approved the request.
 type JoinCertificate struct {
 	// TokenID is the id of the token.
 	TokenID string
@@ -44,9 +44,9 @@ const (
 	OutcomeRefused
 )
 
-// JoinFinder finds the requests of nodes for their first client certificate. The lookup lists the requests live, because
-// Kubernetes deletes them about an hour after the approval. Calls during a list wait for the next list and share its
-// result.
+// JoinFinder finds the requests of nodes for their first client certificate. The lookup lists the requests live,
+// because Kubernetes deletes them about an hour after the approval. Calls during a list wait for the next list and
+// share its result.
 type JoinFinder struct {
 	requests client.Reader
 	started  atomic.Int64
@@ -58,14 +58,14 @@ type JoinFinder struct {
 
 const pageSize = 500
 
-// NewJoinFinder returns a Joins. The reader must not cache.
+// NewJoinFinder returns a JoinFinder. The reader must not cache.
 func NewJoinFinder(requests client.Reader) *JoinFinder {
 	return &JoinFinder{requests: requests, lock: make(chan struct{}, 1)}
 }
 
-// Find returns the client certificates that were issued for a node name. The method lists the requests after the call,
-// and not earlier. A kubelet needs its certificate to register its Node. So for a Node that existed before the call,
-// the result is complete.
+// Find returns the client certificates that were issued for a node name. The method lists the requests after the
+// call, and not earlier. A kubelet needs its certificate to register its Node. So for a Node that existed before the
+// call, the result is complete.
 func (j *JoinFinder) Find(ctx context.Context, node string) ([]JoinCertificate, error) {
 	requests, err := j.Requests(ctx, node)
 	var joined []JoinCertificate

@@ -51,7 +51,8 @@ func IsDecided(csr *certificatesv1.CertificateSigningRequest) bool {
 type RequestKind int
 
 const (
-	// KindNotKubelet means that the requester is neither a kubelet nor a joining instance. Machinist ignores such requests.
+	// KindNotKubelet means that the requester is neither a kubelet nor a joining instance. Machinist ignores such
+	// requests.
 	KindNotKubelet RequestKind = iota
 	// KindJoin is a request for a node's first client certificate, sent with a bootstrap token.
 	KindJoin
@@ -64,11 +65,12 @@ const (
 // Request is the parsed content of a CertificateSigningRequest.
 type Request struct {
 	Kind RequestKind
-	// TokenID is the id of the requester's bootstrap token if Kind is Join.
+	// TokenID is the id of the requester's bootstrap token if Kind is KindJoin.
 	TokenID string
-	// Requester is the requesting node if Kind is Renewal or Serving.
+	// Requester is the requesting node if Kind is KindRenewal or KindServing.
 	Requester string
-	// RequestedNode is the node name in the subject of the requested certificate. It is empty if the subject is not a node.
+	// RequestedNode is the node name in the subject of the requested certificate. It is empty if the subject is not a
+	// node.
 	RequestedNode string
 	// DNS and IPs are the alternative names in the request.
 	DNS []string

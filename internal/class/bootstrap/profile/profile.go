@@ -93,8 +93,8 @@ type machine struct {
 	units    []unit
 	packages []string
 	aptProxy map[string]string
-	// preStartCommands holds the commands that run before the units start, and after holds the commands that run afterwards.
-	// Only a cloud-config supports commands, because Ignition runs before systemd.
+	// preStartCommands holds the commands that run before the units start, and postStartCommands holds the commands
+	// that run afterwards. Only a cloud-config supports commands, because Ignition runs before systemd.
 	preStartCommands, postStartCommands [][]string
 	sshKeys                             []string
 	setHostname                         bool

@@ -46,8 +46,8 @@ func isBlock(text string) bool {
 		!strings.ContainsAny(text[:1], " \t\n") && !strings.Contains(text, "\r")
 }
 
-// quoteYAML returns a string in JSON syntax, which is valid YAML. Non-ASCII characters, and < and > of placeholders, are
-// not escaped.
+// quoteYAML returns a string in JSON syntax, which is valid YAML. Non-ASCII characters, and < and > of placeholders,
+// are not escaped.
 func quoteYAML(text string) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)

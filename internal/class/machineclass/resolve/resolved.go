@@ -40,9 +40,9 @@ type Inputs struct {
 	UserData Template
 	// CompressUserData means that the user data is compressed after it is rendered.
 	CompressUserData bool
-	// WaitMessage is a message about a missing finalizer on the class or on the Secret with the credentials. The launch
-	// waits for the finalizer, because without class or credentials the instance could not be deleted. If no finalizer
-	// is missing, WaitMessage is empty.
+	// WaitMessage is a message about a missing finalizer on the class or on the Secret with the credentials. The
+	// launch waits for the finalizer, because without class or credentials the instance could not be deleted. If no
+	// finalizer is missing, WaitMessage is empty.
 	WaitMessage string
 	// Leaving holds an error if the class is being deleted, so that no instance may be created. If an instance may be
 	// created, Leaving is nil.

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewSharedReader returns a reader in which concurrent callers share the reads of a Secret, because many new machines use the
-// same few Secrets. Each caller gets the result of a read that began after its call. Results are not cached.
+// NewSharedReader returns a reader in which concurrent callers share the reads of a Secret, because many new machines
+// use the same few Secrets. Each caller gets the result of a read that began after its call. Results are not cached.
 func NewSharedReader(secrets client.Reader) client.Reader {
 	return &shared{Reader: secrets, reads: map[client.ObjectKey]*queue{}}
 }

@@ -33,7 +33,7 @@ type Order struct {
 const onlySelected = "selected"
 
 // OrderOf returns the order in the annotation move-to, or false if there is none. If the value of the annotation is
-// invalid, the field To contains a colon and the value. No set can have such a name.
+// invalid, the field Receiver contains a colon and the value. No set can have such a name.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {

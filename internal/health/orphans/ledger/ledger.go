@@ -118,8 +118,8 @@ func (p *Page) key() string {
 // shardInfix marks the keys of shards. Namespace names have no dots.
 const shardInfix = ".shard."
 
-// outdatedKeys returns the keys of pages that describe the same instances but were written with another number of shards.
-// The processes that wrote these pages have ended.
+// outdatedKeys returns the keys of pages that describe the same instances but were written with another number of
+// shards. The processes that wrote these pages have ended.
 func (p *Page) outdatedKeys(data map[string]string) (keys []string) {
 	_, count, _ := strings.Cut(p.Shard, "-of-")
 	for key := range data {

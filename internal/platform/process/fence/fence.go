@@ -86,7 +86,8 @@ func (f *Fence) expireLocked() {
 // with a cause that wraps ErrFenced.
 func (f *Fence) Context() context.Context { return f.base }
 
-// WithContext derives a context from the parent context. The derived context also ends when the fence closes permanently.
+// WithContext derives a context from the parent context. The derived context also ends when the fence closes
+// permanently.
 func (f *Fence) WithContext(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(f.base, func() { cancel(context.Cause(f.base)) })
@@ -96,12 +97,12 @@ func (f *Fence) WithContext(parent context.Context) (context.Context, context.Ca
 	}
 }
 
-// LeaseLost returns a channel that is closed when the process loses the Lease. The channel stays open when the process
-// releases the Lease.
+// LeaseLost returns a channel that is closed when the process loses the Lease. The channel stays open when the
+// process releases the Lease.
 func (f *Fence) LeaseLost() <-chan struct{} { return f.lost }
 
-// closedReason returns the reason why the fence closed permanently, or nil. The method checks the deadline, because the
-// elector of a resumed process may call it before the timer of the fence fires.
+// closedReason returns the reason why the fence closed permanently, or nil. The method checks the deadline, because
+// the elector of a resumed process may call it before the timer of the fence fires.
 func (f *Fence) closedReason() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -92,8 +92,8 @@ func mustBeLost(t *testing.T, f *Fence) {
 	mustReport(t, f)
 }
 
-// mustReport waits until Context and Lost report that the fence is closed. mustReport does not call Check, because the
-// fence must also end work that never calls Check.
+// mustReport waits until Context and LeaseLost report that the fence is closed. mustReport does not call Check,
+// because the fence must also end work that never calls Check.
 func mustReport(t *testing.T, f *Fence) {
 	t.Helper()
 	select {

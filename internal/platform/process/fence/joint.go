@@ -20,8 +20,8 @@ import (
 // A member releases its own Lease, so that its successor can lead at once. The common Lease is never released,
 // because a member does not know whether other members still need it. The common Lease expires.
 type Joint struct {
-	// ownLock is the lock of the member's own Lease. common is the lock of the common Lease, and its identity is the name
-	// of the group. No other lock uses these two Leases.
+	// ownLock is the lock of the member's own Lease. commonLock is the lock of the common Lease, and its identity is
+	// the name of the group. No other lock uses these two Leases.
 	ownLock, commonLock resourcelock.Interface
 
 	// ownFound means that the member's own Lease exists. seen is the record in the common Lease after the latest read

@@ -36,11 +36,12 @@ type Lease struct {
 	Duration time.Duration
 	// Labels are set on the Lease at each write. Other labels of the Lease remain.
 	Labels map[string]string
-	// IsFirst returns true if no process has ever held the Lease, and records that a process holds it now. IsFirst returns
-	// true only once, for one caller among all processes. If IsFirst is nil, a missing Lease always counts as deleted.
+	// IsFirst returns true if no process has ever held the Lease, and records that a process holds it now. IsFirst
+	// returns true only once, for one caller among all processes. If IsFirst is nil, a missing Lease always counts as
+	// deleted.
 	IsFirst func(context.Context) (bool, error)
 
-	// isShared means that the members of a group hold the Lease with the same identity.
+	// isShared is true if the members of a group hold the Lease with the same identity.
 	isShared bool
 	// lastLease is the Lease after the last read or write, or nil if it did not exist.
 	lastLease *coordinationv1.Lease

@@ -71,9 +71,9 @@ type NodeTraces struct {
 	Finalizers  []string
 	Labels      []string
 	Annotations []string
-	// MarkedAnnotations maps an annotation of the old system to another annotation, which other systems may set too. If a Node has
-	// the annotation of the old system, the migrator removes both annotations from the Node. Otherwise the migrator
-	// keeps the other annotation.
+	// MarkedAnnotations maps an annotation of the old system to another annotation, which other systems may set too.
+	// If a Node has the annotation of the old system, the migrator removes both annotations from the Node. Otherwise
+	// the migrator keeps the other annotation.
 	MarkedAnnotations map[string]string
 	// Taints lists keys of taints. The migrator removes the taints with these keys, regardless of the effect.
 	Taints []string
@@ -92,12 +92,13 @@ type Converted struct {
 	Class *Class
 	// ClassName is the old class to which the object refers, in the same namespace.
 	ClassName string
-	// HealthCheck is an additional MachineHealthCheck with the selector of the converted deployment or set. The field is
-	// set if the old system checked the health of machines without a separate object.
+	// HealthCheck is an additional MachineHealthCheck with the selector of the converted deployment or set. The field
+	// is set if the old system checked the health of machines without a separate object.
 	HealthCheck *v1beta1.MachineHealthCheck
 	// Machine is the state of the old machine, only for RoleMachine.
 	Machine *Machine
-	// LaterAnnotations contains the annotations that the migrator adds to Object after the old system has been removed.
+	// LaterAnnotations contains the annotations that the migrator adds to Object after the old system has been
+	// removed.
 	LaterAnnotations map[string]string
 	// Findings are problems and losses for the user. The paths of findings are relative to the old object.
 	Findings []provider.Finding

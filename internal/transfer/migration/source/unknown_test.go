@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// opaqueFields lists the names of fields whose content is not checked: maps with arbitrary keys, the status, descriptions for
-// a driver, and objects that are lost as a whole.
+// opaqueFields lists the names of fields whose content is not checked: maps with arbitrary keys, the status,
+// descriptions for a driver, and objects that are lost as a whole.
 var opaqueFields = []string{
 	"labels", "annotations", "matchLabels", "status", "managedFields",
 	"cloudProviderSpec", "operatingSystemSpec", "network", "configSource", "containerRuntime",

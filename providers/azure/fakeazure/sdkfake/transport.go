@@ -132,7 +132,7 @@ func decode[T any](out fakeazure.Answer) (typed T, err error) {
 	return typed, err
 }
 
-// execute executes a call. It returns the response, and the body of the response decoded into the SDK's type.
+// execute performs a call. It returns the response, and the body of the response decoded into the SDK's type.
 func execute[T any](s *handler, c fakeazure.Call) (out fakeazure.Answer, typed T, err error) {
 	if out, err = s.do(c); err == nil {
 		typed, err = decode[T](out)

@@ -1,6 +1,9 @@
 package v1beta1
 
 import (
+	"slices"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -107,11 +110,12 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
 
-	// accept lists the findings of level Loss that you accept, by their codes.
+	// accept lists the findings of level Loss that you accept. CODE accepts all losses with this code. CODE@PLACE
+	// accepts only those of one old object, such as Machine/a, or those of one field, such as spec.providerSpec.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:MaxLength=512
 	Accept []string `json:"accept,omitempty"`
 
 	// fence defines which parts of the old system are stopped.
@@ -130,7 +134,8 @@ type MigrationSpec struct {
 	// +optional
 	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
 
-	// userDataRef names the Secret with the bootstrap template for old machines that had no template.
+	// userDataRef names the Secret with the bootstrap template of new machines. It takes precedence over the user
+	// data of the old system.
 	// +optional
 	UserDataRef *UserDataRef `json:"userDataRef,omitempty"`
 
@@ -141,6 +146,15 @@ type MigrationSpec struct {
 	// +listMapKey=class
 	// +kubebuilder:validation:MaxItems=64
 	Overrides []MigrationOverride `json:"overrides,omitempty"`
+}
+
+// Accepts reports whether accept contains the loss with this code of a field of an old object. The object has the
+// form KIND/NAME.
+func (s MigrationSpec) Accepts(code, object, path string) bool {
+	return slices.ContainsFunc(s.Accept, func(entry string) bool {
+		accepted, place, limited := strings.Cut(entry, "@")
+		return accepted == code && (!limited || place == object || place == path || place == object+" "+path)
+	})
 }
 
 // FlagValue is the value of a flag of a process.

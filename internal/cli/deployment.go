@@ -71,7 +71,7 @@ func edit[T client.Object](ctx context.Context, c *Cluster, o T, change func(T) 
 		if err := change(after); err != nil {
 			return none, err
 		}
-		err := c.Patch(ctx, after, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}), options...)
+		err := c.Patch(ctx, after, patchFrom(o), options...)
 		if err == nil {
 			return after, nil
 		}

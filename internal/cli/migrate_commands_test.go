@@ -220,6 +220,12 @@ func TestPlanAppliesFlags(t *testing.T) {
 	if again := f.migration("old-fleet"); again.Generation != m.Generation {
 		t.Error("the same flags changed the Migration")
 	}
+	// A null removes a field of the class, so it must not get lost.
+	const removal = `{"providerSpec":{"tags":null,"zone":"2"}}`
+	f.plan("--override", "a="+removal).succeeds(t)
+	if m = f.migration("old-fleet"); string(m.Spec.Overrides[0].Patch.Raw) != removal {
+		t.Errorf("the override is %s, want %s", m.Spec.Overrides[0].Patch.Raw, removal)
+	}
 	f.plan("--user-data", "bootstrap:other", "--stop", "deploy/a/b").succeeds(t)
 	if m = f.migration("old-fleet"); m.Spec.UserDataRef.Key != "other" || len(m.Spec.Fence.Workloads) != 1 ||
 		len(m.Spec.ProcessFlags) != 1 {

@@ -38,8 +38,8 @@ func (f *migrationFlags) flags(cmd *cobra.Command) {
 		"namespace of the old objects if they are namespaced (default: the namespace of the Migration)")
 	flags.StringVar(&f.credentials, "credentials", "", "Secret in the namespace of the Migration that adds keys to the "+
 		"old system's credentials")
-	flags.StringVar(&f.userData, "user-data", "", "SECRET[:KEY] with the bootstrap template of new machines, if the "+
-		"old system generated their user data; the key defaults to "+v1beta1.DefaultUserDataKey)
+	flags.StringVar(&f.userData, "user-data", "", "SECRET[:KEY] with the bootstrap template of new machines, "+
+		"instead of the user data of the old system; the key defaults to "+v1beta1.DefaultUserDataKey)
 	flags.StringArrayVar(&f.processFlags, "flag", nil, "NAME=VALUE of a flag of the old controllers that changes the meaning of their objects; may be repeated")
 	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a merge patch for the spec of a converted class; may be repeated")
 	f.fence.flags(cmd)

@@ -33,6 +33,9 @@ the migration continues without a confirmation until the old objects are removed
 		Example: `  # Adopt the fleet, and accept that its user data is not migrated
   machinist migrate run old-fleet --accept NoUserData
 
+  # Accept an unknown field of one machine only
+  machinist migrate run old-fleet --accept UnknownField@Machine/worker-1
+
   # Adopt the fleet and remove the old objects without a confirmation
   machinist migrate run old-fleet --commit`,
 	}
@@ -50,7 +53,8 @@ the migration continues without a confirmation until the old objects are removed
 		return r.run(ctx, c, m)
 	})
 	flags := cmd.Flags()
-	flags.StringSliceVar(&r.accept, "accept", nil, "codes of the losses that you accept, separated by commas; may be repeated")
+	flags.StringSliceVar(&r.accept, "accept", nil, "losses that you accept, separated by commas: CODE, or CODE@PLACE "+
+		"for one old object or field; may be repeated")
 	flags.BoolVar(&r.commit, "commit", false, "commit automatically when all instances are adopted; after that there is no way back")
 	flags.BoolVar(&r.wait, "wait", true, "wait until all instances are adopted, or with --commit until the old objects are removed")
 	fence.flags(cmd)

@@ -143,7 +143,7 @@ func (p *pass) recordLaunched(inputs resolve.Inputs, instance *provider.Instance
 	if known := m.Status.Instance; known != nil {
 		userDataHash, nodeID, account = known.UserDataHash, known.NodeProviderID, cmp.Or(account, known.Account)
 	} else {
-		nodeID = nodeProviderID(inputs.NodeProviderID, instance)
+		nodeID = NodeProviderID(inputs.NodeProviderID, instance)
 		if created {
 			userDataHash = resolve.UserDataHash(m.Namespace, inputs.UserData)
 		}
@@ -354,16 +354,16 @@ func stateOf(before *v1beta1.InstanceStatus, read *provider.Instance) v1beta1.In
 // These placeholders can be used in spec.nodeProviderID of a class.
 const (
 	placeholderNodeName   = "<<NODE_NAME>>"
-	placeholderInstanceID = "<<INSTANCE_ID>>"
+	PlaceholderInstanceID = "<<INSTANCE_ID>>"
 	placeholderRegion     = "<<REGION>>"
 )
 
-// nodeProviderID returns the provider ID of the Node of an instance. The class defines the form of this ID. The
+// NodeProviderID returns the provider ID of the Node of an instance. The class defines the form of this ID. The
 // result is "" if the Node has the instance's own ID. The Node has this ID if the class defines no form, or if the
 // provider does not report a value that the form contains.
-func nodeProviderID(form string, in *provider.Instance) string {
+func NodeProviderID(form string, in *provider.Instance) string {
 	values := []string{placeholderNodeName, in.NodeName,
-		placeholderInstanceID, in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], placeholderRegion, in.Region}
+		PlaceholderInstanceID, in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], placeholderRegion, in.Region}
 	for i := 0; i < len(values); i += 2 {
 		if values[i+1] == "" && strings.Contains(form, values[i]) {
 			return ""

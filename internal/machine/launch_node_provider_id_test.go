@@ -27,7 +27,7 @@ func TestNodeProviderID(t *testing.T) {
 		{"k3s://<<NODE_NAME>>", &provider.Instance{ProviderID: "sim://7"}, ""},
 		{"openstack://<<REGION>>/<<INSTANCE_ID>>", &provider.Instance{ProviderID: "openstack:///7"}, ""},
 	} {
-		if got := nodeProviderID(tc.form, tc.in); got != tc.want {
+		if got := NodeProviderID(tc.form, tc.in); got != tc.want {
 			t.Errorf("%q: %q, want %q", tc.form, got, tc.want)
 		}
 	}

@@ -149,7 +149,7 @@ func (p *pass) confirmUnmarked(ctx context.Context, node *corev1.Node) (reason s
 			"with another name instead of this one.", node.Name, node.CreationTimestamp.UTC().Format(time.RFC3339))
 	case instance.NodeName != "" && instance.NodeName != node.Name:
 		reason = otherNodeName(node, instance.NodeName)
-	case instance.NodeName == "" && nodeProviderID(inputs.NodeProviderID, instance) != node.Spec.ProviderID:
+	case instance.NodeName == "" && NodeProviderID(inputs.NodeProviderID, instance) != node.Spec.ProviderID:
 		reason = unconfirmed
 	}
 	if reason != "" {

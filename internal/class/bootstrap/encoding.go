@@ -15,10 +15,10 @@ const maxDecompressed = 32 << 20
 
 const maxNesting = 8
 
-// rewriteTexts replaces each text in the user data by the result of a function. To find the texts, it decodes gzip,
+// RewriteTexts replaces each text in the user data by the result of a function. To find the texts, it decodes gzip,
 // gzip in base64, and MIME multipart. If the function changes no text of an encoded part, the encoded part stays the
 // same, byte for byte.
-func rewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
+func RewriteTexts(data []byte, change func(text []byte) ([]byte, error)) ([]byte, error) {
 	return decoder{change: change}.rewrite(data)
 }
 

@@ -83,7 +83,7 @@ func NeedsToken(template []byte) bool {
 
 // HasPlaceholder reports whether the template contains the placeholder.
 func HasPlaceholder(template []byte, name string) (used bool) {
-	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
+	_, err := RewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range placeholder.FindAll(text, -1) {
 			m := matchOf(found)
 			used = used || m.name == name && !m.escaped
@@ -95,7 +95,7 @@ func HasPlaceholder(template []byte, name string) (used bool) {
 
 // Readable returns an error if the template cannot be decoded.
 func Readable(template []byte) error {
-	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) { return text, nil })
+	_, err := RewriteTexts(template, func(text []byte) ([]byte, error) { return text, nil })
 	return err
 }
 
@@ -114,7 +114,7 @@ func Check(template []byte, v Values) error {
 func Render(template []byte, v Values) ([]byte, error) {
 	values := v.byName()
 	var empty []string
-	out, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
+	out, err := RewriteTexts(template, func(text []byte) ([]byte, error) {
 		return placeholder.ReplaceAllFunc(text, func(found []byte) []byte {
 			m := matchOf(found)
 			if m.escaped {

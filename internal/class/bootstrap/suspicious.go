@@ -25,7 +25,7 @@ func UnknownPlaceholders(text []byte) (unknown []string) {
 // of upper-case words with underscores, like a placeholder, or its name is similar to the name of a placeholder. Render
 // does not replace these parts.
 func Suspicious(template []byte) (suspicious []string) {
-	_, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
+	_, err := RewriteTexts(template, func(text []byte) ([]byte, error) {
 		for _, found := range UnknownPlaceholders(text) {
 			groups := candidate.FindStringSubmatch(found)
 			if resemblesPlaceholder(groups[1] + groups[2]) {

@@ -16,7 +16,7 @@ var valuePlaceholder = regexp.MustCompile(`<<(!*)VALUES\.([A-Za-z][A-Za-z0-9_-]{
 // value is missing or the template cannot be decoded.
 func ReplaceValues(template []byte, values map[string]string) ([]byte, error) {
 	var missing []string
-	out, err := rewriteTexts(template, func(text []byte) ([]byte, error) {
+	out, err := RewriteTexts(template, func(text []byte) ([]byte, error) {
 		return valuePlaceholder.ReplaceAllFunc(text, func(found []byte) []byte {
 			groups := valuePlaceholder.FindSubmatch(found)
 			name, encoded := string(groups[2])+string(groups[4]), len(groups[4]) > 0

@@ -18,8 +18,8 @@ func guideFleet(m *v1beta1.Migration) {
 	m.Status.Findings = []v1beta1.MigrationFinding{
 		{Level: "Loss", Code: "UserData", Count: 1, Message: "MachineDeployment/workers " +
 			"spec.template.spec.providerSpec.value.operatingSystem: The user data in the Secret " +
-			"cloud-init-settings/workers-kube-system-bootstrap-config is copied, but its token expires. Give the class another userDataRef in " +
-			"spec.overrides of the Migration."},
+			"cloud-init-settings/workers-kube-system-bootstrap-config is copied, but its token expires. Name a " +
+			"Secret with your own template in spec.userDataRef of the Migration."},
 		{Level: "Note", Code: "Renamed", Count: 1, Message: "Machine/workers.old metadata.name: In Machinist, the name of a " +
 			"machine must be a DNS label of at most 63 characters. The new name is workers-old-mzxw6ytb."},
 	}

@@ -39,7 +39,8 @@ type Plan struct {
 // Finding is a blocker, loss or note. Details has one line of text for each object or field that the finding affects.
 type Finding struct {
 	v1beta1.MigrationFinding
-	// Accepted is true if the finding is a loss whose code is in spec.accept of the Migration.
+	// Accepted is true if the finding is a loss, and spec.accept of the Migration contains its code or all its
+	// places.
 	Accepted bool
 	Details  []string
 }
@@ -48,8 +49,7 @@ type Finding struct {
 func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 	p := Plan{Migration: m, Pages: pages}
 	for _, f := range m.Status.Findings {
-		p.Findings = append(p.Findings, Finding{MigrationFinding: f,
-			Accepted: f.Level == loss && slices.Contains(m.Spec.Accept, f.Code)})
+		p.Findings = append(p.Findings, Finding{MigrationFinding: f})
 	}
 	// If the status has fewer than maxFindings findings, it contains all codes of the plan. Pages with any other code
 	// were written for another plan.
@@ -62,13 +62,16 @@ func PlanOf(m *v1beta1.Migration, pages Pages) Plan {
 		case i < 0:
 			i = len(p.Findings)
 			p.Findings = append(p.Findings, Finding{MigrationFinding: v1beta1.MigrationFinding{Level: d.Level, Code: d.Code,
-				Message: d.Text}, Accepted: d.Level == loss && slices.Contains(m.Spec.Accept, d.Code)})
+				Message: d.Text}})
 		}
 		f := &p.Findings[i]
 		f.Details = append(f.Details, d.Text)
 		if i >= maxFindings {
 			f.Count++
 		}
+	}
+	for i := range p.Findings {
+		p.Findings[i].Accepted = p.Findings[i].acceptedBy(m.Spec.Accept)
 	}
 	for _, object := range pages.Manifests {
 		switch object.Kind {
@@ -118,28 +121,71 @@ func (p Plan) codes(selected func(Finding) bool) (codes []string) {
 	return codes
 }
 
-// Accept returns a copy of the plan in which the losses with these codes are accepted. If the plan has no loss with one
-// of these codes, Accept returns an error.
-func (p Plan) Accept(codes []string) (Plan, error) {
+// Accept returns a copy of the plan in which the losses with these entries of spec.accept are accepted. If the plan
+// has no such loss, Accept returns an error.
+func (p Plan) Accept(entries []string) (Plan, error) {
 	losses := p.Losses()
-	for _, code := range codes {
+	for _, entry := range entries {
+		code, place, limited := strings.Cut(entry, "@")
 		switch {
+		case slices.Contains(losses, code) && limited && !p.hasPlace(code, entry):
+			return p, fmt.Errorf("--accept %q: the plan has no loss %s in %s; machinist migrate plan --all lists the places",
+				entry, code, place)
 		case slices.Contains(losses, code):
 		case slices.Contains(p.Blockers(), code):
-			return p, fmt.Errorf("--accept %q: this is a Blocker, which cannot be accepted; the plan describes how to fix it", code)
+			return p, fmt.Errorf("--accept %q: this is a Blocker, which cannot be accepted; the plan describes how to fix it",
+				entry)
 		case len(losses) == 0:
-			return p, fmt.Errorf("--accept %q: the plan has no losses", code)
+			return p, fmt.Errorf("--accept %q: the plan has no losses", entry)
 		default:
-			return p, fmt.Errorf("--accept %q: the plan has no loss with this code, only %s", code, strings.Join(losses, ", "))
+			return p, fmt.Errorf("--accept %q: the plan has no loss with this code, only %s", entry,
+				strings.Join(losses, ", "))
 		}
 	}
 	p.Findings = slices.Clone(p.Findings)
 	for i := range p.Findings {
-		if f := &p.Findings[i]; f.Level == loss && slices.Contains(codes, f.Code) {
-			f.Accepted = true
-		}
+		p.Findings[i].Accepted = p.Findings[i].acceptedBy(slices.Concat(p.Migration.Spec.Accept, entries))
 	}
 	return p, nil
+}
+
+// hasPlace reports whether an entry of spec.accept applies to a place of the losses with this code. If the places are
+// unknown, the result is true.
+func (p Plan) hasPlace(code, entry string) bool {
+	return slices.ContainsFunc(p.Findings, func(f Finding) bool {
+		places := f.places()
+		return f.Level == loss && f.Code == code &&
+			(len(places) == 0 || slices.ContainsFunc(places, f.isAccepted([]string{entry})))
+	})
+}
+
+// acceptedBy reports whether the entries of spec.accept cover all places of a loss.
+func (f Finding) acceptedBy(entries []string) bool {
+	if f.Level != loss || slices.Contains(entries, f.Code) {
+		return f.Level == loss
+	}
+	places, accepted := f.places(), f.isAccepted(entries)
+	return len(places) == int(f.Count) &&
+		!slices.ContainsFunc(places, func(place string) bool { return !accepted(place) })
+}
+
+// places returns the lines of all objects and fields that the finding affects, or nil if they are unknown.
+func (f Finding) places() []string {
+	if len(f.Details) == 0 && f.Count == 1 {
+		return []string{f.Message}
+	}
+	return f.Details
+}
+
+// isAccepted returns a function that reports whether the entries of spec.accept cover a line such as "Machine/a
+// spec.x: The field is unknown."
+func (f Finding) isAccepted(entries []string) func(line string) bool {
+	spec := v1beta1.MigrationSpec{Accept: entries}
+	return func(line string) bool {
+		where, _, _ := strings.Cut(line, ": ")
+		object, path, _ := strings.Cut(where, " ")
+		return spec.Accepts(f.Code, object, path)
+	}
 }
 
 // Err returns an error if an obstacle prevents the start of the migration. After the start, the error is always nil.

@@ -97,6 +97,32 @@ func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
 	}
 }
 
+// Rule: migration-losses-are-accepted-by-place.
+func TestAcceptByPlace(t *testing.T) {
+	m := fleet(func(m *v1beta1.Migration) {
+		m.Status.Findings = []v1beta1.MigrationFinding{{Level: "Loss", Code: "Lost", Count: 2,
+			Message: "Machine/a spec.x: y"}}
+	})
+	plan := PlanOf(m, Pages{Findings: []Detail{{"Loss", "Lost", "Machine/a spec.x: y"},
+		{"Loss", "Lost", "Machine/b spec.x: y"}}})
+	for entries, want := range map[string]bool{
+		"Lost": true, "Lost@spec.x": true, "Lost@Machine/a,Lost@Machine/b": true, "Lost@Machine/a": false,
+		"Lost@Machine/b spec.x,Lost@Machine/a spec.x": true,
+	} {
+		accepted, err := plan.Accept(strings.Split(entries, ","))
+		if err != nil || (len(accepted.Open()) == 0) != want {
+			t.Errorf("%s: open are %v, error %v", entries, accepted.Open(), err)
+		}
+	}
+	if _, err := plan.Accept([]string{"Lost@Machine/c"}); err == nil ||
+		!strings.Contains(err.Error(), "no loss Lost in Machine/c") {
+		t.Errorf("a place without a loss gives the error %v", err)
+	}
+	if unread, err := PlanOf(m, Pages{}).Accept([]string{"Lost@Machine/a"}); err != nil || len(unread.Open()) != 1 {
+		t.Errorf("with unknown places, open are %v, error %v", unread.Open(), err)
+	}
+}
+
 // The status contains at most maxFindings findings, and the pages contain all findings. If the status contains fewer
 // findings, pages with any other finding were written for another plan.
 func TestFindingsOnlyInPagesCountIfTheStatusIsFull(t *testing.T) {

@@ -32,7 +32,7 @@ func (p *pass) runAborting(ctx context.Context) error {
 			return err
 		}
 	}
-	if fenced, err := p.ensureFenced(ctx, fenceScope{ignoreMissing: true}); err != nil || !fenced {
+	if fenced, err := p.ensureFenced(ctx, fenceScope{aborting: true}); err != nil || !fenced {
 		return err
 	}
 	own, targetNodes, err := p.readAdopted(ctx)
@@ -145,7 +145,7 @@ func (p *pass) disownAll(ctx context.Context, own *ownObjects, _ nodes) (bool, e
 func (p *pass) clearOwnKeys(ctx context.Context, own *ownObjects, targetNodes nodes) (bool, error) {
 	var marked []*corev1.Node
 	for _, m := range own.migratedMachines() {
-		for _, node := range targetNodes.byProviderID[m.Spec.ProviderID] {
+		for _, node := range targetNodes.byProviderID[m.NodeProviderID()] {
 			if hasKey(node.Labels, v1beta1.NodeLabelMachine) || hasKey(node.Annotations, v1beta1.NodeAnnotationMachine) ||
 				hasKey(node.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate) {
 				marked = append(marked, node)

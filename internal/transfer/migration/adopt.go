@@ -184,7 +184,7 @@ func isAdopted(m *v1beta1.Machine, targetNodes nodes) bool {
 		v1beta1.ConditionLaunched) {
 		return false
 	}
-	same := targetNodes.byProviderID[m.Spec.ProviderID]
+	same := targetNodes.byProviderID[m.NodeProviderID()]
 	return len(same) != 1 || m.Status.NodeRef != nil && m.Status.NodeRef.UID == same[0].UID
 }
 

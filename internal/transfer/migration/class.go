@@ -29,6 +29,9 @@ type class struct {
 	// object.
 	firstObject string
 
+	// nodeProviderID is spec.nodeProviderID of the new class.
+	nodeProviderID string
+
 	searched    bool
 	description description
 	legacy      provider.Legacy
@@ -98,7 +101,7 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.migration.Namespace, Name: c.name},
 		Spec: v1beta1.MachineClassSpec{
 			Provider: p.migration.Spec.Provider, ProviderSpec: &runtime.RawExtension{Raw: imported.Spec},
-			Adoption: v1beta1.AdoptionAllow, Capacity: c.old.Capacity.DeepCopy(),
+			Adoption: v1beta1.AdoptionAllow, Capacity: c.old.Capacity.DeepCopy(), NodeProviderID: c.nodeProviderID,
 		},
 	}
 	p.mark(c.object, c.firstObject)
@@ -127,35 +130,6 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 		p.blockf(CodeClassInvalid, c.firstObject, c.old.Path, "Provider %s refuses the class %s: %s Correct the class with "+
 			"spec.overrides.", p.cloud.Name(), c.name, problem)
 	}
-	return nil
-}
-
-// userData copies the user data of the old class. If the old class has no user data, the class uses the user data
-// that the Migration names.
-func (p *planner) userData(ctx context.Context, c *class) error {
-	ref := c.old.UserData
-	if ref == nil {
-		if given := p.migration.Spec.UserDataRef; given != nil {
-			c.object.Spec.UserDataRef = given.DeepCopy()
-			return nil
-		}
-		p.plan.findings.addf(provider.FindingLoss, CodeNoUserData, c.firstObject, "",
-			"The old system generated the user data itself. New machines of class %s get no user data unless "+
-				"spec.userDataRef names a Secret with a template.", c.name)
-		return nil
-	}
-	data, problem, err := p.secrets.entry(ctx, *ref)
-	if err != nil {
-		return err
-	}
-	if problem != nil {
-		p.blockf(problem.code, c.firstObject, "", "%s", problem.message)
-		return nil
-	}
-	name := c.name + "-user-data"
-	c.object.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name, Key: v1beta1.DefaultUserDataKey}
-	c.secrets = append(c.secrets, p.secret(c, name, v1beta1.SecretUseUserData,
-		map[string][]byte{v1beta1.DefaultUserDataKey: data}))
 	return nil
 }
 

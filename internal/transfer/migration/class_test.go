@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -219,20 +221,56 @@ func TestErrorOfLocateIsBlockerOrIsRetried(t *testing.T) {
 	}
 }
 
-func TestUserDataOfTheMigrationIsForClassesWithoutUserData(t *testing.T) {
+// Rule: migration-user-data-of-the-migration-wins.
+func TestUserDataOfTheMigrationTakesPrecedence(t *testing.T) {
 	f := healthy(t)
+	f.secrets = slices.DeleteFunc(f.secrets, func(o client.Object) bool {
+		return o.GetNamespace() == "cloud-init-settings"
+	})
+	blocked := f.plan()
+	b := blocked.findings.withCode(CodeSecretUnreadable)
+	if len(b) != 1 || !strings.Contains(b[0].Message, "machinist migrate plan move -n fleet --user-data SECRET") {
+		t.Fatalf("without the Secret, the findings are\n%s", blocked.findings.text())
+	}
+	general := blocked.deployments[0].object.Spec.Template.Spec.ClassRef.Name
+	f.override(general, `{"userDataRef":{"name":"own"}}`)
+	if made := f.plan(); len(made.findings.withCode(CodeSecretUnreadable)) > 0 {
+		t.Errorf("the override does not settle the missing Secret:\n%s", made.findings.text())
+	}
 	f.migration.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "template", Key: "userData"}
-	plan := f.plan()
-	for _, c := range plan.classes {
-		want := "template"
-		if c.old.UserData != nil {
-			want = c.name + "-user-data"
-		}
-		if ref := c.object.Spec.UserDataRef; ref == nil || ref.Name != want {
-			t.Errorf("class %s has user data %v, expected %s", c.name, ref, want)
+	made := f.plan()
+	for _, c := range made.classes {
+		want := map[bool]string{true: "own", false: "template"}[c.name == general]
+		if ref := c.object.Spec.UserDataRef; ref == nil || ref.Name != want || ref.Key != "userData" {
+			t.Errorf("class %s has user data %v, want %s", c.name, ref, want)
 		}
 	}
-	if all := plan.findings.withCode(CodeNoUserData); len(all) > 0 {
-		t.Errorf("classes are reported to have no user data: %v", all)
+	for _, code := range []string{CodeNoUserData, source.CodeUserData, CodeSecretUnreadable} {
+		if all := made.findings.withCode(code); len(all) > 0 {
+			t.Errorf("the Migration names user data, but the plan has the findings %v", all)
+		}
+	}
+}
+
+// Rule: migration-replaces-old-placeholders.
+func TestUserDataGetsPlaceholdersOfMachinist(t *testing.T) {
+	f := healthy(t)
+	for _, o := range f.secrets {
+		if o.GetNamespace() == "cloud-init-settings" {
+			o.(*corev1.Secret).Data["cloud-config"] = []byte("hostname: <MACHINE_NAME>\n# <NODE_ADDRESS>\n")
+		}
+	}
+	made := f.plan()
+	found := made.findings.withCode(CodePlaceholder)
+	if len(found) != 1 || found[0].Level != loss || !strings.Contains(found[0].Message, "<NODE_ADDRESS>") {
+		t.Errorf("got the findings\n%s\nwant the Loss %s", made.findings.text(), CodePlaceholder)
+	}
+	for _, c := range made.classes {
+		for _, s := range c.secrets {
+			if text := string(s.Data["userData"]); s.Name == c.name+"-user-data" &&
+				text != "hostname: <<MACHINE_NAME>>\n# <NODE_ADDRESS>\n" {
+				t.Errorf("the user data of class %s is %q", c.name, text)
+			}
+		}
 	}
 }

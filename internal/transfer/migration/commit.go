@@ -151,7 +151,7 @@ func scopeOf(m *v1beta1.Machine) string {
 func (p *pass) clearNodes(ctx context.Context, targetNodes nodes, plan *plan) (traced []*corev1.Node, err error) {
 	traces := p.system.NodeTraces()
 	for _, m := range plan.machines {
-		if same := targetNodes.byProviderID[m.instance.ProviderID]; len(same) == 1 && hasTraces(same[0], traces) {
+		if same := targetNodes.byProviderID[m.instance.nodeProviderID]; len(same) == 1 && hasTraces(same[0], traces) {
 			traced = append(traced, same[0])
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,7 +37,7 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 	complete = true
 	usable := func(problem *unusableError, object, path string) bool {
 		if problem != nil {
-			p.blockf(problem.code, object, path, "%s", problem.message)
+			p.reportUnusable(problem, object, path, "")
 			complete = false
 		}
 		return problem == nil
@@ -85,6 +86,17 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 	}
 	c.description = d
 	return complete, nil
+}
+
+// reportUnusable reports an unusable Secret or ConfigMap only once, because many classes and fields may refer to it.
+func (p *planner) reportUnusable(problem *unusableError, object, path, help string) {
+	message := strings.TrimSpace(problem.message + " " + help)
+	reported := slices.ContainsFunc(p.plan.findings, func(f objectFinding) bool {
+		return f.Code == problem.code && f.Message == message
+	})
+	if !reported {
+		p.blockf(problem.code, object, path, "%s", message)
+	}
 }
 
 func (d *description) addSecret(value source.Value, path, data string) {

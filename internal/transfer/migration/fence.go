@@ -35,6 +35,7 @@ const (
 type fence struct {
 	refusedProbes int // number of refused probes in a row
 	lastProbe     time.Time
+	probeError    error     // error of the last probe
 	heldSince     time.Time // when this process first saw all Leases held by leaseHolder
 	completeSince time.Time // when all parts of the fence were first in place
 	lastRenewal   time.Time
@@ -74,8 +75,9 @@ type fenceScope struct {
 	allNamespaces bool
 	// copiesOpen ends the protection of the objects that the migration created.
 	copiesOpen bool
-	// ignoreMissing treats a missing workload as stopped.
-	ignoreMissing bool
+	// aborting is true in an abort, which must end even if the fence cannot work. A missing workload or namespace is
+	// ignored, and the policy is not probed.
+	aborting bool
 }
 
 // ensureFence creates the missing parts of the fence, and checks that the fence works. If a part of the fence is
@@ -97,7 +99,7 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	if recorded, err := r.recordWorkloads(ctx, m); err != nil || recorded {
 		return "recording the replicas of the old workloads", err
 	}
-	if waitingFor, err := r.stopWorkloads(ctx, m, scope.ignoreMissing); err != nil || waitingFor != "" {
+	if waitingFor, err := r.stopWorkloads(ctx, m, scope.aborting); err != nil || waitingFor != "" {
 		return waitingFor, err
 	}
 	user, err := r.User(ctx)
@@ -113,10 +115,12 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 	if changed {
 		f.refusedProbes, f.lastProbe = 0, time.Time{}
 	}
-	if waitingFor, err := r.probe(ctx, m, f, record.Data[recordProbe]); err != nil || waitingFor != "" {
-		return waitingFor, err
+	if !scope.aborting {
+		if waitingFor, err := r.probe(ctx, m, f, record.Data[recordProbe]); err != nil || waitingFor != "" {
+			return waitingFor, err
+		}
 	}
-	return r.takeLeases(ctx, m, f, leases)
+	return r.takeLeases(ctx, m, f, leases, scope.aborting)
 }
 
 // recordWorkloads stores the replicas of the workloads in the status, before they are scaled to 0.
@@ -234,34 +238,47 @@ func (r *Reconciler) probe(ctx context.Context, m *v1beta1.Migration, f *fence, 
 	if f.refusedProbes >= r.Timing.Probes {
 		return "", nil
 	}
-	if !f.lastProbe.IsZero() && r.Clock.Since(f.lastProbe) < r.Timing.ProbeInterval {
-		return waiting, nil
-	}
-	f.lastProbe = r.Clock.Now()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease,
-		Annotations: map[string]string{v1beta1.AnnotationFenceProbe: value}}}
-	api, err := r.NewClient()
-	if err != nil {
-		return "", fmt.Errorf("open a new connection for a probe: %w", err)
-	}
-	err = api.Create(ctx, lease, client.DryRunAll)
-	if err == nil || !strings.Contains(err.Error(), refusalOf(m)) {
-		f.refusedProbes = 0
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return "", fmt.Errorf("probe the policy %s: %w", policyOfOldObjects(m.Spec.Provider), err)
+	if f.lastProbe.IsZero() || r.Clock.Since(f.lastProbe) >= r.Timing.ProbeInterval {
+		refused := false
+		f.lastProbe = r.Clock.Now()
+		if refused, f.probeError = r.probeOnce(ctx, m, value); refused {
+			f.refusedProbes++
+		} else {
+			f.refusedProbes = 0
 		}
-		return waiting, nil
 	}
-	if f.refusedProbes++; f.refusedProbes < r.Timing.Probes {
+	switch {
+	case f.probeError != nil:
+		// Until the next probe, the error persists, so that conditions do not change with each pass.
+		return "", f.probeError
+	case f.refusedProbes < r.Timing.Probes:
 		return waiting, nil
 	}
 	return "", nil
 }
 
+// probeOnce reports whether the policy refuses a request over a new connection.
+func (r *Reconciler) probeOnce(ctx context.Context, m *v1beta1.Migration, value string) (refused bool, err error) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.SourceNamespaceOrDefault(), Name: probeLease,
+		Annotations: map[string]string{v1beta1.AnnotationFenceProbe: value}}}
+	api, err := r.NewClient()
+	if err != nil {
+		return false, fmt.Errorf("open a new connection for a probe: %w", err)
+	}
+	switch err := api.Create(ctx, lease, client.DryRunAll); {
+	case err == nil, apierrors.IsAlreadyExists(err):
+		return false, nil
+	case strings.Contains(err.Error(), refusalOf(m)):
+		return true, nil
+	default:
+		return false, fmt.Errorf("probe the policy %s: %w", policyOfOldObjects(m.Spec.Provider), err)
+	}
+}
+
 // takeLeases acquires and renews the old controllers' Leases. An old controller may act until its Lease has expired, so
 // takeLeases waits.
 func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fence,
-	leases []v1beta1.MigrationLease) (waitingFor string, err error) {
+	leases []v1beta1.MigrationLease, ignoreMissing bool) (waitingFor string, err error) {
 	renew := r.Clock.Since(f.lastRenewal) >= leaseRenewal
 	for _, name := range leases {
 		lease := &coordinationv1.Lease{}
@@ -271,6 +288,9 @@ func (r *Reconciler) takeLeases(ctx context.Context, m *v1beta1.Migration, f *fe
 			lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 			r.setHolder(lease)
 			err = r.Control.Create(ctx, lease)
+			if apierrors.IsNotFound(err) && ignoreMissing {
+				continue // The namespace does not exist, so no controller can hold the Lease.
+			}
 			f.heldSince = time.Time{}
 		case err != nil:
 		case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != leaseHolder:

@@ -15,6 +15,8 @@ import (
 // Codes of findings about an old object or its environment. The codes of findings about single fields are in package
 // source and in the drivers.
 const (
+	// CodeNothingFound: the namespace has no old object that the migration could convert.
+	CodeNothingFound = "NothingFound"
 	// CodeNameTaken: another object of a Machinist kind already has this name.
 	CodeNameTaken = "NameTaken"
 	// CodeInstanceClaimed: another Machine has this instance.
@@ -42,6 +44,8 @@ const (
 	CodeSecretInClass = "SecretInClass"
 	// CodeNoUserData: the old system generated the user data, so the old objects do not contain it.
 	CodeNoUserData = "NoUserData"
+	// CodePlaceholder: the user data contains a placeholder that Machinist does not replace.
+	CodePlaceholder = "Placeholder"
 	// CodeClassInvalid: the driver rejects the converted class.
 	CodeClassInvalid = "ClassInvalid"
 	// CodeClassMissing: an old object refers to a class that does not exist.
@@ -142,6 +146,7 @@ func (f objectFinding) line() string {
 // accepted.
 func (f findings) obstacles(accepted []string) []string {
 	var why []string
+	spec := v1beta1.MigrationSpec{Accept: accepted}
 	counts := map[string]int{}
 	for _, one := range f.sorted() {
 		switch {
@@ -150,7 +155,7 @@ func (f findings) obstacles(accepted []string) []string {
 			if counts[one.Code] <= 3 {
 				why = append(why, fmt.Sprintf("%s %s", one.Code, one.line()))
 			}
-		case one.Level == provider.FindingLoss && !slices.Contains(accepted, one.Code):
+		case one.Level == provider.FindingLoss && !spec.Accepts(one.Code, one.object, one.Path):
 			counts[one.Code]++
 			if counts[one.Code] == 1 {
 				why = append(why, fmt.Sprintf("the loss %s is not accepted: %s", one.Code, one.line()))

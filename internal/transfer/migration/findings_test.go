@@ -111,3 +111,26 @@ func TestHashCoversClassesBlockersAndLosses(t *testing.T) {
 		}
 	}
 }
+
+// Rule: migration-losses-are-accepted-by-place.
+func TestLossIsAcceptedByCodeObjectOrPath(t *testing.T) {
+	var f findings
+	f.addf(loss, "SecurityProfile", "MachineSet/a", "spec.securityProfile", "x")
+	f.addf(loss, "SecurityProfile", "MachineSet/b", "spec.securityProfile.settings", "x")
+	for entries, want := range map[string]int{
+		"":                        1,
+		"Other":                   1,
+		"SecurityProfile":         0,
+		"SecurityProfile@":        1,
+		"Other@MachineSet/a":      1,
+		"SecurityProfile@Other/a": 1,
+		"SecurityProfile@MachineSet/a,SecurityProfile@MachineSet/b":         0,
+		"SecurityProfile@spec.securityProfile,SecurityProfile@MachineSet/b": 0,
+		"SecurityProfile@MachineSet/a spec.securityProfile":                 1,
+		"SecurityProfile@spec.securityProfile":                              1,
+	} {
+		if got := f.obstacles(strings.Split(entries, ",")); len(got) != want {
+			t.Errorf("%s: got the obstacles %q", entries, got)
+		}
+	}
+}

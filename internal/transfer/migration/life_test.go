@@ -1,15 +1,20 @@
 package migration
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -175,4 +180,57 @@ func TestMigrationReportsOldControllerThatStillRuns(t *testing.T) {
 	l.watch = func(*v1beta1.Migration) {}
 	l.pass()
 	l.runUntil(v1beta1.MigrationCompleted)
+}
+
+// Rules: migration-finds-something, migration-abort-needs-no-fence.
+func TestMigrationOfMissingNamespace(t *testing.T) {
+	l := newJourney(t)
+	m := &v1beta1.Migration{}
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	l.must(l.admin.Delete(l.ctx, m))
+	l.key.Name = "lost"
+	m = &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}, Spec: m.Spec}
+	m.Spec.SourceNamespace = l.from + "-misspelled"
+	l.must(l.admin.Create(l.ctx, m))
+	l.pass()
+	m = l.pass()
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned); c == nil ||
+		c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, CodeNothingFound) ||
+		!strings.Contains(c.Message, "these namespaces: "+l.from) {
+		t.Fatalf("the condition Planned is %+v, want it to name the namespace %s", c, l.from)
+	}
+	l.stage(v1beta1.MigrationAdopt)
+	for range 3 {
+		if m = l.pass(); m.Status.Phase != v1beta1.MigrationPlanning || l.replicas() == 0 {
+			t.Fatalf("the migration is %s and the old workload has %d replicas", m.Status.Phase, l.replicas())
+		}
+	}
+
+	// The namespace may also disappear later, and then no probe succeeds.
+	m.Status.Phase = v1beta1.MigrationFencing
+	l.must(l.admin.Status().Update(l.ctx, m))
+	l.r.NewClient = func() (client.Client, error) { return nil, errors.New("no connection") }
+	eventually(l, "the probe fails", func() bool {
+		_, _ = l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
+		l.playWorkload()
+		l.clock.Step(l.r.Timing.ProbeInterval)
+		l.must(l.admin.Get(l.ctx, l.key, m))
+		return strings.Contains(strings.Join(m.Status.Troubles, " "), "no connection")
+	})
+	l.r.Timing.ProbeInterval = time.Minute
+	version := m.ResourceVersion
+	for range 5 { // Between two probes, nothing changes.
+		_, _ = l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
+		l.clock.Step(time.Second)
+	}
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	if m.ResourceVersion != version {
+		t.Errorf("between two probes, the status changes to %+v", m.Status)
+	}
+	l.stage(v1beta1.MigrationAbort)
+	l.runUntil(v1beta1.MigrationAborted)
+	if n := l.replicas(); n != 2 {
+		t.Errorf("the old workload has %d of 2 replicas", n)
+	}
+	l.cleanOld()
 }

@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,6 +75,12 @@ func (p *planner) blockf(code, object, path, format string, args ...any) {
 // oldObjects calls visit for each old object in the order of system.Kinds.
 type oldObjects func(visit func(source.Role, *unstructured.Unstructured)) error
 
+// isEmpty reports whether the plan converts no fleet, although nothing blocks the conversion.
+func (p *plan) isEmpty() bool {
+	isBlocker := func(f objectFinding) bool { return f.Level == provider.FindingBlocker }
+	return len(p.deployments)+len(p.sets)+p.oldMachines == 0 && !slices.ContainsFunc(p.findings, isBlocker)
+}
+
 // build computes the plan. The method keeps the results of the conversion, but not the old objects.
 func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{}
@@ -84,7 +91,7 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	err := old(func(role source.Role, object *unstructured.Unstructured) {
 		c := conversion{old: identityOf(object), displayName: nameOf(object),
 			Converted: p.system.Convert(role, object, p.flags)}
-		p.plan.findings.add(c.displayName, c.Findings...)
+		p.plan.findings.add(c.displayName, p.openFindings(c.Converted)...)
 		c.Findings = nil
 		switch role {
 		case source.RoleClass:

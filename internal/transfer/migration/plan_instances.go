@@ -73,6 +73,7 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 // each class.
 func (p *planner) matchInstances(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
+	p.spellNodeIDs(machines)
 	taken := map[string]string{} // provider ID → machine
 	for _, m := range machines {
 		if len(m.instances) > 1 {
@@ -141,8 +142,9 @@ func (p *planner) machine(m candidate, in locatedInstance) {
 			"update is done.")
 		return
 	}
-	if problem := p.nodes.mismatch(in.ProviderID, m.Machine.NodeName); problem != "" {
-		p.blockf(CodeNodeMismatch, m.displayName, "", "%s", problem)
+	in.nodeProviderID = p.nodeProviderID(m.class, in)
+	if problem := p.nodes.mismatch(in.nodeProviderID, m.Machine.NodeName); problem != "" {
+		p.blockf(CodeNodeMismatch, m.displayName, "", "%s", problem+p.nodeIDHelp(m, in))
 		return
 	}
 	if in.notAdoptable != "" {
@@ -167,7 +169,10 @@ func (p *planner) machine(m candidate, in locatedInstance) {
 // locatedInstance holds the facts that the plan needs about an instance of the old system.
 type locatedInstance struct {
 	ProviderID string
-	Collected  bool
+	// nodeProviderID is the provider ID of the instance's Node.
+	nodeProviderID   string
+	nodeName, region string
+	Collected        bool
 	// notAdoptable is why the provider cannot adopt the instance, or "".
 	notAdoptable string
 	state        provider.InstanceState
@@ -185,7 +190,8 @@ func indexOf(all []provider.LocatedInstance) locatedIndex {
 	for i := range all {
 		found := &all[i]
 		in := locatedInstance{ProviderID: found.Instance.ProviderID, Collected: found.IsCollected, state: found.Instance.State,
-			notAdoptable: found.NotAdoptable, facts: found.Facts}
+			notAdoptable: found.NotAdoptable, facts: found.Facts, nodeName: found.Instance.NodeName,
+			region: found.Instance.Region}
 		index.byID[in.ProviderID] = in
 		switch {
 		case found.MachineUID != "":

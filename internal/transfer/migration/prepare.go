@@ -49,6 +49,11 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	if err != nil {
 		return nil, nil, nodes{}, err
 	}
+	if plan.isEmpty() {
+		if err := p.reportEmpty(ctx, plan); err != nil {
+			return nil, nil, nodes{}, err
+		}
+	}
 	hooks, err := readWebhooks(ctx, p.Control, p.system.Group())
 	if err != nil {
 		return nil, nil, nodes{}, err
@@ -59,6 +64,34 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 		Copied: int32(len(own.migratedMachines())), Adopted: countAdopted(own, all)}
 	return plan, own, all, nil
 }
+
+// reportEmpty reports that there is nothing to migrate, and in which namespaces old objects are.
+func (p *pass) reportEmpty(ctx context.Context, plan *plan) error {
+	found := map[string]bool{}
+	err := eachOld(ctx, p.Control, p.system, "", false, func(role source.Role, object *unstructured.Unstructured) {
+		if role != source.RoleClass && role != source.RoleHealthCheck {
+			found[object.GetNamespace()] = true
+		}
+	})
+	delete(found, p.migration.SourceNamespaceOrDefault())
+	where := fmt.Sprintf("No other namespace has old objects of %s. Check --source.", p.system.Group())
+	namespaces := slices.Sorted(maps.Keys(found))
+	switch {
+	case apierrors.IsForbidden(err):
+		where = "The migrator may not read other namespaces. Check --source and --source-namespace."
+	case err != nil:
+		return err
+	case len(namespaces) > 0:
+		where = fmt.Sprintf("Old objects are in these namespaces: %s. Delete this Migration, and plan another one "+
+			"with --source-namespace.", strings.Join(namespaces[:min(len(namespaces), maxNamespaces)], ", "))
+	}
+	plan.findings.addf(provider.FindingBlocker, CodeNothingFound, "Migration/"+p.migration.Name,
+		"spec.sourceNamespace", "The namespace %s has no old object that can be migrated. %s", p.migration.SourceNamespaceOrDefault(), where)
+	return nil
+}
+
+// maxNamespaces limits the namespaces that a finding names.
+const maxNamespaces = 5
 
 // isAgreed reports whether the migration may start: the plan has no obstacle, and spec.planHash is the hash of this
 // plan. If the migration may not start, the condition Planned gets the reasons.

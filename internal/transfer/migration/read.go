@@ -239,9 +239,8 @@ func (n nodes) mismatch(providerID, name string) string {
 		return fmt.Sprintf("This machine refers to the Node %s, but the Node of its instance %s is %s. Correct the old "+
 			"object, or delete the Node that is not in use.", named.Name, providerID, same[0].Name)
 	case len(same) == 0 && named != nil && named.Spec.ProviderID != "":
-		return fmt.Sprintf("The Node %s of this machine has the provider ID %s, but the cloud calls the instance %s.",
-			named.Name,
-			named.Spec.ProviderID, providerID)
+		return fmt.Sprintf("The Node %s of this machine has the provider ID %s, but Machinist expects %s.",
+			named.Name, named.Spec.ProviderID, providerID)
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -225,5 +226,19 @@ func TestDisguiseChangesEachValue(t *testing.T) {
 	}
 	if other := disguise(""); other != "" {
 		t.Errorf("an empty value becomes %q", other)
+	}
+}
+
+// Rule: migration-reports-a-cause-once.
+func TestMissingSecretOfSeveralClassesIsOneBlocker(t *testing.T) {
+	f := regionFromSecret(t)
+	f.addCopy("Machine", "worker-2", "larger", func(o *unstructured.Unstructured) {
+		write(t, o, "Standard_D8s_v3", "spec", "providerConfig", "cloudProviderSpec", "vmSize")
+	})
+	f.secrets = nil
+	plan := f.plan()
+	found := plan.findings.withCode(CodeSecretUnreadable)
+	if len(plan.classes) != 2 || len(found) != 1 || found[0].object != "Machine/worker-2" {
+		t.Errorf("%d classes use a missing Secret, and the findings are\n%s", len(plan.classes), plan.findings.text())
 	}
 }

@@ -56,8 +56,28 @@ func newObject(path string, fields map[string]any, findings *[]provider.Finding)
 	return &Object{path: path, fields: fields, readFields: map[string][]*Object{}, findings: findings}
 }
 
-// Has returns true if the field is set and not null. A call of Has does not mark the field as read.
-func (o *Object) Has(name string) bool { return o.fields[name] != nil }
+// Has returns true if the field is set and not null. A call of Has does not mark the field as read. Use Has only if
+// an empty value has a meaning.
+func (o *Object) Has(name string) bool { return o.fields[o.key(name)] != nil }
+
+// HasContent returns true if the field has a value that is not empty. Empty are null, an empty string, and lists and
+// objects without content. Old systems often write empty fields, which have no effect. A call of HasContent does not
+// mark the field as read.
+func (o *Object) HasContent(name string) bool { return hasContent(o.fields[o.key(name)]) }
+
+func hasContent(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return false
+	case string:
+		return v != ""
+	case []any:
+		return slices.ContainsFunc(v, hasContent)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), hasContent)
+	}
+	return true
+}
 
 // Names returns the sorted names of the fields that are set and not null.
 func (o *Object) Names() []string {
@@ -195,7 +215,7 @@ func (o *Object) Map(name string) map[string]string {
 // Object returns the object in a field, to be read field by field. It returns an object without fields if the field is
 // missing.
 func (o *Object) Object(name string) *Object {
-	if below := o.readFields[name]; len(below) == 1 {
+	if below := o.readFields[o.key(name)]; len(below) == 1 {
 		return below[0]
 	}
 	value := o.get(name)
@@ -204,7 +224,7 @@ func (o *Object) Object(name string) *Object {
 		o.mistyped(name, "an object")
 	}
 	below := newObject(o.Path(name), fields, o.findings)
-	o.readFields[name] = []*Object{below}
+	o.readFields[o.key(name)] = []*Object{below}
 	return below
 }
 
@@ -227,7 +247,7 @@ func (o *Object) Objects(name string) []*Object {
 		}
 		below = append(below, newObject(o.Path(name)+"["+strconv.Itoa(i)+"]", fields, o.findings))
 	}
-	o.readFields[name] = below
+	o.readFields[o.key(name)] = below
 	return below
 }
 
@@ -255,7 +275,7 @@ func (o *Object) Findings() []provider.Finding {
 func (o *Object) reportUnread() {
 	for _, name := range o.Names() {
 		below, known := o.readFields[name]
-		if !known {
+		if !known && o.HasContent(name) {
 			o.Report(provider.FindingLoss, provider.FindingUnknownField, name,
 				"this driver does not know the field; new instances are created without its setting")
 		}
@@ -266,10 +286,25 @@ func (o *Object) reportUnread() {
 }
 
 func (o *Object) get(name string) any {
-	if _, again := o.readFields[name]; !again {
-		o.readFields[name] = nil
+	key := o.key(name)
+	if _, again := o.readFields[key]; !again {
+		o.readFields[key] = nil
 	}
-	return o.fields[name]
+	return o.fields[key]
+}
+
+// key returns the name of a field as it is written in the old object. The old systems decode their descriptions with
+// Go's decoder, which ignores the case of names unless a field has exactly the wanted name.
+func (o *Object) key(name string) string {
+	if _, exact := o.fields[name]; exact {
+		return name
+	}
+	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
+		if strings.EqualFold(key, name) {
+			return key
+		}
+	}
+	return name
 }
 
 func (o *Object) mistyped(name, want string) {

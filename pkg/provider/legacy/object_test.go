@@ -26,7 +26,7 @@ func found(o *Object) string {
 }
 
 func TestUnreadFieldsAreReportedByPath(t *testing.T) {
-	o := parse(t, `{"read":"a","above":{"read":1,"not":{"x":1}},"list":[{"read":true},{"read":false,"not":0}],"not":[],`+
+	o := parse(t, `{"read":"a","above":{"read":1,"not":{"x":1}},"list":[{"read":true},{"read":false,"not":0}],"not":[1],`+
 		`"null":null,"map":{"a":"b"},"known":{"a":{}}}`)
 	o.String("read")
 	o.Object("above").Int("read")
@@ -82,5 +82,33 @@ func TestLongFieldNamesAreTruncatedInPaths(t *testing.T) {
 	o := parse(t, `{"`+strings.Repeat("x", 1000)+`":1}`)
 	if all := o.Findings(); len(all) != 1 || len(all[0].Path) > 200 {
 		t.Errorf("%v", all)
+	}
+}
+
+func TestEmptyFieldsHaveNoContent(t *testing.T) {
+	o := parse(t, `{"a":{"b":{},"c":[],"d":"","e":null},"f":[""],"g":false,"h":0,"i":[{"j":"x"}],"options":{}}`)
+	for name, want := range map[string]bool{"a": false, "f": false, "g": true, "h": true, "i": true, "options": false,
+		"missing": false} {
+		if got := o.HasContent(name); got != want {
+			t.Errorf("%s has content: %t", name, got)
+		}
+	}
+	if !o.Has("options") {
+		t.Error("an empty object does not count as set")
+	}
+	o.MarkRead("g", "h", "i")
+	if got := found(o); got != "" {
+		t.Errorf("empty fields are reported: %s", got)
+	}
+}
+
+// Old systems decode their descriptions with encoding/json.
+func TestNamesAreReadWithoutCase(t *testing.T) {
+	o := parse(t, `{"VMSize":"large","vmsize":"small","Disk":{"SIZE":"1"},"Exact":"a","exact":"b"}`)
+	if got := o.String("vmSize") + o.Object("disk").String("size") + o.String("exact"); got != "large1b" {
+		t.Errorf("got %s", got)
+	}
+	if got := found(o); !strings.Contains(got, "Exact") || strings.Contains(got, "disk") {
+		t.Errorf("got the findings %s", got)
 	}
 }

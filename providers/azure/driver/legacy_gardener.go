@@ -24,7 +24,7 @@ func (t *translation) gardener() {
 	}
 	s.AvailabilitySetID = p.Object("availabilitySet").String("id")
 	s.ScaleSetID = p.Object("virtualMachineScaleSet").String("id")
-	if set := p.Object("machineSet"); p.Has("machineSet") {
+	if set := p.Object("machineSet"); p.HasContent("machineSet") {
 		switch id := set.String("id"); set.String("kind") {
 		case "availabilityset":
 			s.AvailabilitySetID = id
@@ -40,7 +40,7 @@ func (t *translation) gardener() {
 	} else {
 		diagnostics.MarkRead("storageURI")
 	}
-	if p.Has("securityProfile") {
+	if p.HasContent("securityProfile") {
 		p.Report(provider.FindingLoss, "SecurityProfile", "securityProfile", "new machines have no security profile")
 	}
 	t.gardenerStorage(p.Object("storageProfile"))
@@ -56,7 +56,7 @@ func (t *translation) gardener() {
 		AcceleratedNetworking: network.Bool("acceleratedNetworking"),
 		SubnetID: t.id(group, "Microsoft.Network/virtualNetworks/subnets", subnet.RequiredString("vnetName"),
 			subnet.RequiredString("subnetName"))}}
-	if old.Has("cloudConfiguration") {
+	if old.HasContent("cloudConfiguration") {
 		old.Report(provider.FindingNote, "Cloud", "cloudConfiguration",
 			"the flag --azure-cloud of the provider selects the Azure cloud")
 	}
@@ -81,7 +81,7 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 	disk.MarkRead("name", "createOption") // This provider sets the name, and the disk is always created from the image.
 	t.spec.OSDisk = machine.OSDisk{SizeGiB: int32Of(disk, "diskSizeGB"), Caching: disk.String("caching"),
 		StorageAccountType: disk.Object("managedDisk").String("storageAccountType")}
-	if managed := disk.Object("managedDisk"); managed.Has("securityProfile") {
+	if managed := disk.Object("managedDisk"); managed.HasContent("securityProfile") {
 		managed.Report(provider.FindingLoss, "ConfidentialDisk", "securityProfile", "new disks are not confidential")
 	}
 	for _, data := range storage.Objects("dataDisks") {
@@ -89,7 +89,7 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 		lun := int32Of(data, "lun")
 		t.spec.DataDisks = append(t.spec.DataDisks, machine.DataDisk{LUN: &lun, SizeGiB: int32Of(data, "diskSizeGB"),
 			StorageAccountType: data.String("storageAccountType"), Caching: data.String("caching")})
-		if data.Has("imageRef") {
+		if data.HasContent("imageRef") {
 			data.Report(provider.FindingLoss, "DataDiskImage", "imageRef", "new data disks are empty")
 		}
 	}

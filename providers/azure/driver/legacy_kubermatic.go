@@ -56,7 +56,7 @@ func (t *translation) kubermatic() {
 		old.Report(provider.FindingLoss, "RouteTable", "routeTableName",
 			"only the Kubernetes cloud provider adds the routes of nodes to a route table")
 	}
-	if old.Has("securityProfile") {
+	if old.HasContent("securityProfile") {
 		old.Report(provider.FindingLoss, "SecurityProfile", "securityProfile", "new machines have no security profile")
 	}
 }
@@ -64,14 +64,14 @@ func (t *translation) kubermatic() {
 func (t *translation) kubermaticImage() {
 	old := t.old
 	t.spec.Image.GalleryImageID = old.String("imageID")
-	if reference := old.Object("imageReference"); old.Has("imageReference") {
+	if reference := old.Object("imageReference"); old.HasContent("imageReference") {
 		m := &machine.MarketplaceImage{Publisher: reference.String("publisher"), Offer: reference.String("offer"),
 			SKU: reference.String("sku"), Version: reference.String("version")}
 		if t.spec.Image.GalleryImageID == "" {
 			t.spec.Image.Marketplace = m
 		}
 	}
-	if plan := old.Object("imagePlan"); old.Has("imagePlan") {
+	if plan := old.Object("imagePlan"); old.HasContent("imagePlan") {
 		t.spec.Image.Plan = &machine.Plan{Name: plan.String("name"), Product: plan.String("product"),
 			Publisher: plan.String("publisher")}
 	}

@@ -45,7 +45,7 @@ func (t *translation) openShift() {
 	}
 	security := old.Object("securityProfile")
 	s.EncryptionAtHost = security.Bool("encryptionAtHost")
-	if security.Has("settings") {
+	if security.HasContent("settings") {
 		security.Report(provider.FindingLoss, "SecurityProfile", "settings", "new machines have no security profile")
 	}
 	if old.String("ultraSSDCapability") == "Enabled" {
@@ -85,7 +85,7 @@ func (t *translation) openShiftDisks() {
 	t.spec.OSDisk = machine.OSDisk{SizeGiB: int32Of(disk, "diskSizeGB"), Caching: disk.String("cachingType"),
 		StorageAccountType:  managed.String("storageAccountType"),
 		DiskEncryptionSetID: managed.Object("diskEncryptionSet").String("id")}
-	if managed.Has("securityProfile") {
+	if managed.HasContent("securityProfile") {
 		managed.Report(provider.FindingLoss, "ConfidentialDisk", "securityProfile", "new disks are not confidential")
 	}
 	if disk.Object("diskSettings").String("ephemeralStorageLocation") == "Local" {
@@ -123,7 +123,7 @@ func (t *translation) openShiftNetwork() {
 			n.LoadBalancerBackendPoolIDs = append(n.LoadBalancerBackendPoolIDs, t.pools(field, group, balancer)...)
 		}
 	}
-	if old.Has("natRule") {
+	if old.HasContent("natRule") {
 		old.Report(provider.FindingLoss, "NATRule", "natRule", "new machines have no rule for inbound NAT")
 	}
 	t.spec.NetworkInterfaces = []machine.NetworkInterface{n}

@@ -84,7 +84,7 @@ type clusterK8sReader struct {
 
 func (r *clusterK8sReader) class() {
 	f := r.fields
-	if _, found := f.object["providerSpec"]; !found {
+	if !f.has("providerSpec") {
 		f.report(provider.FindingBlocker, CodeMissingField, "providerSpec", "The class has no description of an instance.")
 		return
 	}
@@ -232,8 +232,8 @@ func (r *clusterK8sReader) userData(deployment string) *KeyRef {
 
 func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet bool) {
 	name := "providerSpec"
-	if _, found := f.object["providerConfig"]; found {
-		if _, both := f.object[name]; both {
+	if f.has("providerConfig") {
+		if f.has(name) {
 			f.report(provider.FindingBlocker, CodeInvalidValue, "providerConfig", "The fields providerConfig and "+
 				"providerSpec are both set. Remove the field that is not valid any more.")
 			f.ignore(name)
@@ -241,7 +241,7 @@ func (r *clusterK8sReader) instance(f *fields, userData *KeyRef, reportedBySet b
 		name = "providerConfig" // old name of the field
 	}
 	spec := f.child(name)
-	if _, found := spec.object["value"]; found {
+	if spec.has("value") {
 		r.converted.Class = providerConfig(spec.child("value"), userData, reportedBySet)
 		if _, found := spec.get("valueFrom"); found {
 			spec.report(provider.FindingBlocker, CodeInvalidValue, "valueFrom", "The fields value and valueFrom are both "+

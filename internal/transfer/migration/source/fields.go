@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -60,9 +61,30 @@ func (f *fields) get(name string) (value any, ok bool) {
 	if f == nil {
 		return nil, false
 	}
-	f.read[name] = true
-	value, ok = f.object[name]
+	key := f.key(name)
+	f.read[key] = true
+	value, ok = f.object[key]
 	return value, ok && value != nil
+}
+
+// has reports whether the object has the field, even if it is null. The method does not mark the field as read.
+func (f *fields) has(name string) bool {
+	_, found := f.object[f.key(name)]
+	return found
+}
+
+// key returns the name of a field as it is written in the old object. The old systems decode their descriptions with
+// Go's decoder, which ignores the case of names unless a field has exactly the wanted name.
+func (f *fields) key(name string) string {
+	if _, exact := f.object[name]; exact {
+		return name
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.object)) {
+		if strings.EqualFold(key, name) {
+			return key
+		}
+	}
+	return name
 }
 
 // fieldAs returns the value of a field if it has the type T. A value of another type causes a Blocker and counts as
@@ -140,7 +162,7 @@ func (f *fields) child(name string) *fields {
 // peek returns the fields of a nested object without marking the nested object or its fields as read. Problems in the
 // fields are not reported. Callers that need these reports must also call child for the nested object.
 func (f *fields) peek(name string) *fields {
-	object, _ := f.object[name].(map[string]any)
+	object, _ := f.object[f.key(name)].(map[string]any)
 	return newFields(object, f.pathOf(name), new([]provider.Finding))
 }
 
@@ -234,7 +256,7 @@ func (f *fields) decode(name string, target any) (ok bool) {
 
 func (f *fields) ignore(names ...string) {
 	for _, name := range names {
-		f.read[name] = true
+		f.read[f.key(name)] = true
 	}
 }
 
@@ -248,7 +270,7 @@ func (f *fields) ignoreAll() {
 
 func (f *fields) reportLoss(why string, names ...string) {
 	for _, name := range names {
-		if value, ok := f.get(name); ok && !empty(value) {
+		if value, ok := f.get(name); ok && value != false && !empty(value) {
 			f.report(provider.FindingLoss, CodeNotSupported, name, "%s", why)
 		}
 	}
@@ -257,7 +279,7 @@ func (f *fields) reportLoss(why string, names ...string) {
 // reportUnread reports each unread field of the object and its children.
 func (f *fields) reportUnread() {
 	for _, name := range slices.Sorted(maps.Keys(f.object)) {
-		if !f.read[name] {
+		if !f.read[name] && !empty(f.object[name]) {
 			f.report(provider.FindingLoss, CodeUnknownField, name, "This field is unknown and is not migrated.")
 		}
 	}
@@ -266,18 +288,46 @@ func (f *fields) reportUnread() {
 	}
 }
 
+// empty reports whether a value is null, an empty string, or a list or object with only empty values. Old systems
+// often write empty fields, which have no effect.
 func empty(value any) bool {
 	switch v := value.(type) {
+	case nil:
+		return true
 	case string:
 		return v == ""
-	case bool:
-		return !v
 	case map[string]any:
-		return len(v) == 0
+		return !slices.ContainsFunc(slices.Collect(maps.Values(v)), func(value any) bool { return !empty(value) })
 	case []any:
-		return len(v) == 0
+		return !slices.ContainsFunc(v, func(value any) bool { return !empty(value) })
 	}
 	return false
+}
+
+// fieldsWithPresence are fields whose presence has a meaning, even if they are empty. They ask for spot instances.
+var fieldsWithPresence = []string{"spotVMOptions", "spotMarketOptions"}
+
+// withoutEmpty returns a copy of a value without the empty fields of its objects.
+func withoutEmpty(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		object := map[string]any{}
+		for key, field := range v {
+			isSame := func(name string) bool { return strings.EqualFold(name, key) }
+			hasPresence := slices.ContainsFunc(fieldsWithPresence, isSame)
+			if !empty(field) || field != nil && hasPresence {
+				object[key] = withoutEmpty(field)
+			}
+		}
+		return object
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = withoutEmpty(item)
+		}
+		return list
+	}
+	return value
 }
 
 func typeOf(value any) string {

@@ -58,7 +58,7 @@ func (s machineK8s) Convert(role Role, old *unstructured.Unstructured, flags Fla
 		machine.Spec.Timeouts = kubermaticTimeouts(f, flags, m.oldAnnotations)
 		f.report(provider.FindingNote, CodeCreationTimeout, "spec", "The old controller waited for the Node without a "+
 			"limit. Machinist waits for %s.", noCreationLimit)
-		if _, found := spec.object["providerConfig"]; !found {
+		if !spec.has("providerConfig") {
 			spec.report(provider.FindingBlocker, CodeMissingField, "providerConfig", "There is no description of the "+
 				"instance.")
 		} else {

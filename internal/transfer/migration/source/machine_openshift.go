@@ -1,6 +1,8 @@
 package source
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +23,14 @@ const (
 	// openshiftMaster is the role and type of control plane machines.
 	openshiftMaster = "master"
 
+	// openshiftTerminationCheck is the health check for interruptible instances that every cluster has.
+	openshiftTerminationCheck = "machine-api-termination-handler"
+
+	// openshiftReleasePrefix is the prefix of annotations of the objects in OpenShift's release.
+	openshiftReleasePrefix = "include.release.openshift.io/"
+	// openshiftHiveManaged is the label of the objects that Hive keeps in sync.
+	openshiftHiveManaged = "hive.openshift.io/managed"
+
 	openshiftCPU     = "machine.openshift.io/vCPU"
 	openshiftMemory  = "machine.openshift.io/memoryMb"
 	openshiftGPU     = "machine.openshift.io/GPU"
@@ -32,6 +42,8 @@ const (
 	CodeControlPlane = "ControlPlane"
 	// CodeAuthoritativeAPI: the old system also has this object in its other API.
 	CodeAuthoritativeAPI = "AuthoritativeAPI"
+	// CodeOperatorOwned: an operator of the old system restores the object when it is changed or deleted.
+	CodeOperatorOwned = "OperatorOwned"
 )
 
 type machineOpenShift struct{}
@@ -103,12 +115,38 @@ func (r *openshiftReader) staysWithOldSystem(labels map[string]string) bool {
 		(owner == nil || owner.Kind != "ControlPlaneMachineSet") {
 		return false
 	}
+	r.leaveBehind(CodeControlPlane, "Machinist does not create control planes. The object stays with the old system.")
+	return true
+}
+
+// leaveBehind replaces the findings of an object that is not converted by one Note.
+func (r *openshiftReader) leaveBehind(code, message string) {
 	r.fields.ignoreAll()
 	r.metadata.later = nil
 	r.converted.Findings = nil
-	r.fields.report(provider.FindingNote, CodeControlPlane, "metadata", "Machinist does not create control planes. "+
-		"The object stays with the old system.")
-	return true
+	r.fields.report(provider.FindingNote, code, "metadata", "%s", message)
+}
+
+// restoredBy returns the operator that restores the object when it is changed or deleted, or "".
+func (r *openshiftReader) restoredBy() string {
+	for key := range r.metadata.oldAnnotations {
+		if strings.HasPrefix(key, openshiftReleasePrefix) {
+			return "the cluster-version operator"
+		}
+	}
+	if r.metadata.oldLabels[openshiftHiveManaged] == "true" {
+		return "Hive"
+	}
+	return ""
+}
+
+// checkOperator reports a set or machine that an operator would restore after the migration.
+func (r *openshiftReader) checkOperator() {
+	if operator := r.restoredBy(); operator != "" {
+		r.fields.report(provider.FindingBlocker, CodeOtherController, "metadata", "After the migration, %s would "+
+			"restore the object, and the old system would create instances for it. Remove the object from that operator.",
+			operator)
+	}
 }
 
 func (r *openshiftReader) checkAuthority(f *fields) {

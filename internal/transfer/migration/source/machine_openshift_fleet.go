@@ -18,6 +18,7 @@ func (r *openshiftReader) set() {
 	if r.staysWithOldSystem(f.peek("spec").peek("template").peek("metadata").peek("labels").stringFields()) {
 		return
 	}
+	r.checkOperator()
 	spec := f.child("spec")
 	r.checkAuthority(spec)
 	set := &v1beta1.MachineSet{}
@@ -72,6 +73,7 @@ func (r *openshiftReader) machine() {
 	if r.staysWithOldSystem(r.metadata.oldLabels) {
 		return
 	}
+	r.checkOperator()
 	spec := f.child("spec")
 	r.checkAuthority(spec)
 	machine := &v1beta1.Machine{}

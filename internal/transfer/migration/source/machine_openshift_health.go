@@ -25,6 +25,9 @@ func (r *openshiftReader) healthCheck() {
 	if r.staysWithOldSystem(f.peek("spec").peek("selector").peek("matchLabels").stringFields()) {
 		return
 	}
+	if r.ownedByOperator() {
+		return
+	}
 	spec := f.child("spec")
 	f.ignore("status")
 	check := &v1beta1.MachineHealthCheck{}
@@ -40,6 +43,21 @@ func (r *openshiftReader) healthCheck() {
 	to.Remediation.Type = r.remediation(spec)
 	r.metadata.apply(check)
 	r.converted.Object = check
+}
+
+// ownedByOperator reports whether an operator restores the health check. Such a health check is not converted.
+func (r *openshiftReader) ownedByOperator() bool {
+	switch operator := r.restoredBy(); {
+	case r.metadata.oldName == openshiftTerminationCheck:
+		r.leaveBehind(CodeOperatorOwned, "The health check stays with the old system, because the cluster-version "+
+			"operator restores it. Machinist handles interruptions of instances without a health check.")
+	case operator != "":
+		r.leaveBehind(CodeOperatorOwned, "The health check stays with the old system, because "+operator+" restores "+
+			"it. To check Machinist's machines in the same way, create a MachineHealthCheck of Machinist.")
+	default:
+		return false
+	}
+	return true
 }
 
 // checkSelector reads the selector of a health check, which may be empty. Machinist's machines lack the labels that

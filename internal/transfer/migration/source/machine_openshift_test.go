@@ -208,6 +208,49 @@ func TestControlPlanesAreNotConverted(t *testing.T) {
 	}
 }
 
+// Rule: migration-operators-keep-their-objects.
+func TestObjectsOfOperatorsOfOpenShift(t *testing.T) {
+	const termination = "selector: {matchLabels: {machine.openshift.io/interruptible-instance: ''}}, " +
+		"maxUnhealthy: 100%, nodeStartupTimeout: '0', unhealthyConditions: [{type: Terminating, status: 'True', timeout: 0s}]"
+	const conditions = "selector: {matchLabels: {a: b}}, " +
+		"unhealthyConditions: [{type: Ready, status: Unknown, timeout: 5m}]"
+	const hive = "labels: {hive.openshift.io/managed: 'true'}"
+	for _, test := range []struct {
+		name, want, restorer string
+		role                 Role
+		old                  *unstructured.Unstructured
+	}{
+		{"termination handler", "Note OperatorOwned metadata", "the cluster-version operator", RoleHealthCheck,
+			renamed(openshift(t, "MachineHealthCheck", "", termination), "machine-api-termination-handler")},
+		{"check of the release", "Note OperatorOwned metadata", "the cluster-version operator", RoleHealthCheck,
+			openshift(t, "MachineHealthCheck", "annotations: {include.release.openshift.io/any: 'true'}", conditions)},
+		{"check of Hive", "Note OperatorOwned metadata", "Hive", RoleHealthCheck,
+			openshift(t, "MachineHealthCheck", hive, conditions)},
+		{"check of the user", "Note ControlPlane spec.selector", "", RoleHealthCheck,
+			openshift(t, "MachineHealthCheck", "", conditions)},
+		{"set of Hive", "Blocker OtherController metadata", "Hive", RoleSet, openshiftMachines(t, hive, "")},
+		{"machine of Hive", "Blocker OtherController metadata", "Hive", RoleMachine,
+			openshift(t, "Machine", hive, openshiftInstance)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := machineOpenShift{}.Convert(test.role, test.old, nil)
+			if got := codes(c); len(got) == 0 || got[0] != test.want ||
+				!strings.Contains(c.Findings[0].Message, test.restorer) {
+				t.Errorf("the findings are %+v, want %s with %q", c.Findings, test.want, test.restorer)
+			}
+			if leftBehind := strings.Contains(test.want, CodeOperatorOwned); leftBehind != (c.Object == nil) ||
+				leftBehind && len(c.Findings) != 1 {
+				t.Errorf("the object is converted to %v with the findings %+v", c.Object, c.Findings)
+			}
+		})
+	}
+}
+
+func renamed(object *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	object.SetName(name)
+	return object
+}
+
 // Rule: migration-one-controller.
 func TestObjectsOfTheClusterAPIOfOpenShiftAreBlockers(t *testing.T) {
 	for _, test := range []struct{ spec, status, want string }{

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -70,7 +71,7 @@ func reportUserData(f *fields, userData *KeyRef, reportedBySet bool) {
 	}
 	if userData != nil {
 		f.report(provider.FindingLoss, CodeUserData, "operatingSystem", "The user data in the Secret %s/%s is copied, "+
-			"but its token expires. Give the class another userDataRef in spec.overrides of the Migration.",
+			"but its token expires. Name a Secret with your own template in spec.userDataRef of the Migration.",
 			userData.Namespace, userData.Name)
 	}
 }
@@ -127,7 +128,8 @@ func (r *resolver) value(raw any, path []string, name string) any {
 // a variable, because it may be an empty map.
 func isVariable(object map[string]any) bool {
 	for key := range object {
-		if key != "value" && key != "secretKeyRef" && key != "configMapKeyRef" {
+		isPart := func(part string) bool { return strings.EqualFold(key, part) }
+		if !slices.ContainsFunc([]string{"value", "secretKeyRef", "configMapKeyRef"}, isPart) {
 			return false
 		}
 	}

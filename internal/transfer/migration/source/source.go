@@ -169,26 +169,27 @@ type KeyRef struct {
 }
 
 // ContentName generates a class name from a hash of the content. The content has references to Secrets instead of their
-// values.
+// values. Descriptions that differ only in empty fields have the same name.
 func (c *Class) ContentName(prefix string) string {
 	data, _ := json.Marshal(struct { // Decoded JSON can always be encoded.
 		Provider    string
-		Spec        map[string]any
+		Spec        any
 		Credentials []types.NamespacedName
 		UserData    *KeyRef
 		Capacity    *v1beta1.ClassCapacity
-	}{c.Provider, c.Spec, c.Credentials, c.UserData, c.Capacity})
+	}{c.Provider, withoutEmpty(c.Spec), c.Credentials, c.UserData, c.Capacity})
 	sum := sha256.Sum256(data)
 	return prefix + "-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:5]))
 }
 
-// SameInstances reports whether two classes create equal instances. A Machine then uses the class of its set. User
-// data and capacity are ignored, because an old Machine does not contain them and only new instances need them.
+// SameInstances reports whether two classes create equal instances. A Machine then uses the class of its set. Empty
+// fields are ignored. User data and capacity are ignored, because an old Machine does not contain them and only new
+// instances need them.
 func (c *Class) SameInstances(other *Class) bool {
-	description := func(c *Class) *Class {
-		return &Class{Provider: c.Provider, Spec: c.Spec, Values: c.Values, Credentials: c.Credentials}
-	}
-	return equality.Semantic.DeepEqual(description(c), description(other))
+	return c.Provider == other.Provider &&
+		equality.Semantic.DeepEqual(withoutEmpty(c.Spec), withoutEmpty(other.Spec)) &&
+		equality.Semantic.DeepEqual(c.Values, other.Values) &&
+		equality.Semantic.DeepEqual(c.Credentials, other.Credentials)
 }
 
 // Systems returns all supported systems by API group.

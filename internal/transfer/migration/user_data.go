@@ -1,0 +1,81 @@
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// givenUserData returns the user data that the Migration names for new machines of a class, or nil. An override of
+// the class takes precedence.
+func (p *planner) givenUserData(class string) *v1beta1.UserDataRef {
+	for _, o := range p.migration.Spec.Overrides {
+		override := struct {
+			UserDataRef *v1beta1.UserDataRef `json:"userDataRef"`
+		}{}
+		if o.Class == class && json.Unmarshal(o.Patch.Raw, &override) == nil && override.UserDataRef != nil {
+			override.UserDataRef.Key = override.UserDataRef.KeyOrDefault()
+			return override.UserDataRef
+		}
+	}
+	return p.migration.Spec.UserDataRef.DeepCopy()
+}
+
+// openFindings returns the findings of a conversion, except losses of user data if the Migration names other user
+// data.
+func (p *planner) openFindings(c source.Converted) []provider.Finding {
+	if c.Class == nil || p.givenUserData(className(c.Class)) == nil {
+		return c.Findings
+	}
+	return slices.DeleteFunc(c.Findings, func(f provider.Finding) bool { return f.Code == source.CodeUserData })
+}
+
+// userData sets the user data of new machines. User data that the Migration names takes precedence over the user data
+// of the old class, which the migration copies.
+func (p *planner) userData(ctx context.Context, c *class) error {
+	if given := p.givenUserData(c.name); given != nil {
+		c.object.Spec.UserDataRef = given
+		return nil
+	}
+	ref, name := c.old.UserData, c.name+"-user-data"
+	if ref == nil {
+		p.plan.findings.addf(provider.FindingLoss, CodeNoUserData, c.firstObject, "",
+			"The old system generated the user data itself. New machines of class %s get no user data unless "+
+				"spec.userDataRef names a Secret with a template.", c.name)
+		return nil
+	}
+	data, problem, err := p.secrets.entry(ctx, *ref)
+	if err != nil {
+		return err
+	}
+	if problem != nil {
+		p.reportUnusable(problem, c.firstObject, "", p.userDataHelp())
+		return nil
+	}
+	data, unknown, err := source.TranslateUserData(p.system.Group(), data)
+	if err != nil {
+		p.blockf(CodeSecretUnreadable, c.firstObject, "", "The user data in the %s %s/%s cannot be decoded. %s",
+			ref.Kind, ref.Namespace, ref.Name, p.userDataHelp())
+		return nil
+	}
+	for _, placeholder := range unknown {
+		p.plan.findings.addf(provider.FindingLoss, CodePlaceholder, c.firstObject, "", "The user data in the %s %s/%s "+
+			"contains %s, which Machinist does not replace. If it is a placeholder, new machines may not join. %s",
+			ref.Kind, ref.Namespace, ref.Name, placeholder, p.userDataHelp())
+	}
+	c.object.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name, Key: v1beta1.DefaultUserDataKey}
+	c.secrets = append(c.secrets, p.secret(c, name, v1beta1.SecretUseUserData,
+		map[string][]byte{v1beta1.DefaultUserDataKey: data}))
+	return nil
+}
+
+// userDataHelp says how to replace the user data of the old system.
+func (p *planner) userDataHelp() string {
+	return fmt.Sprintf("To use your own template instead: machinist migrate plan %s -n %s --user-data SECRET",
+		p.migration.Name, p.migration.Namespace)
+}

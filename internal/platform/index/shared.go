@@ -22,9 +22,9 @@ func ListShared[T any](ctx context.Context, from client.Reader, list client.Obje
 	var objects []any
 	var err error
 	if cached, ok := from.(interface {
-		Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error)
+		ListShared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error)
 	}); ok {
-		objects, err = cached.Shared(ctx, list, o...)
+		objects, err = cached.ListShared(ctx, list, o...)
 	} else if err = from.List(ctx, list, append(slices.Clip(o), client.UnsafeDisableDeepCopy)...); err == nil {
 		err = meta.EachListItem(list, func(object runtime.Object) error {
 			objects = append(objects, object)

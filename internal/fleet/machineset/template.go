@@ -146,12 +146,28 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
 	}
 	changed.Spec.ExpireAfter = t.spec.ExpireAfter
+	for i := range changed.OwnerReferences {
+		if !t.refersRight(&changed.OwnerReferences[i]) {
+			changed.OwnerReferences[i] = t.owner
+		}
+	}
 	return changed
+}
+
+// refersRight reports whether an owner reference with the UID of the set also has its kind and name. The garbage
+// collector of Kubernetes follows all three, so after the deletion of the set, a machine with a wrong kind would remain.
+func (t template) refersRight(r *metav1.OwnerReference) bool {
+	return r.UID != t.owner.UID || r.APIVersion == t.owner.APIVersion && r.Kind == t.owner.Kind && r.Name == t.owner.Name
 }
 
 // inSync reports whether there is nothing to propagate. inSync runs for every machine in every round, so it must not
 // allocate memory.
 func (t template) inSync(m *v1beta1.Machine) bool {
+	for i := range m.OwnerReferences {
+		if !t.refersRight(&m.OwnerReferences[i]) {
+			return false
+		}
+	}
 	return t.labelPairs.containedIn(m.Labels) && t.annotationPairs.containedIn(m.Annotations) &&
 		t.nodeLabelPairs.containedIn(m.Spec.Node.Labels) && t.nodeAnnotationPairs.containedIn(m.Spec.Node.Annotations) &&
 		containsTaints(m.Spec.Node.Taints, t.spec.Node.Taints) &&

@@ -51,6 +51,23 @@ func TestNewMachineIsComplete(t *testing.T) {
 	}
 }
 
+// Rule: owner-reference-repaired.
+func TestWrongOwnerReferenceIsRepaired(t *testing.T) {
+	set := aSet(1)
+	m := templateOf(set).machine("")
+	want := m.OwnerReferences[0]
+	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "other", UID: "other"}
+	m.OwnerReferences = append(m.OwnerReferences, other)
+	if got := templateOf(set).propagate(m); got != nil {
+		t.Errorf("a machine with another owner too is changed: %v", got.OwnerReferences)
+	}
+	m.OwnerReferences[0].Kind = "Unknown"
+	got := templateOf(set).propagate(m)
+	if got == nil || cmp.Diff([]metav1.OwnerReference{want, other}, got.OwnerReferences) != "" {
+		t.Errorf("got machine %v, want the owner references %v and %v", got, want, other)
+	}
+}
+
 // Rule: labels-reach-machines-in-place.
 func TestTemplatePropagatesInPlace(t *testing.T) {
 	before := aSet(1, func(s *v1beta1.MachineSet) {

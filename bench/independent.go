@@ -53,7 +53,8 @@ func (l *independentClient) awaitServed(ctx context.Context) error {
 // run creates or deletes n machines, or both, and returns the duration. The function newName returns the name of the
 // i-th machine to create, and oldName the name of the i-th machine to delete. If one of these functions is nil, run
 // skips its step.
-func (l *independentClient) run(ctx context.Context, n int, newName, oldName func(i int) string) (time.Duration, error) {
+func (l *independentClient) run(ctx context.Context, n int, newName, oldName func(i int) string) (time.Duration,
+	error) {
 	l.sent.Store(0)
 	begun := time.Now()
 	workers, ctx := errgroup.WithContext(ctx)

@@ -24,7 +24,7 @@ type workCounts struct {
 	allocated float64
 }
 
-// Without the flag --passes, countWork returns nil, because a process that serves metrics uses more memory.
+// countWork returns nil without the flag --passes, because a process that serves metrics uses more memory.
 func (b *bench) countWork(ctx context.Context) (*workCounts, error) {
 	if !b.passes {
 		return nil, nil

@@ -39,7 +39,8 @@ func (s sharedLister) ListShared(_ context.Context, list client.ObjectList, o ..
 }
 
 func ledgerOf(c cached, clock clock.PassiveClock) *disruption.Ledger {
-	return disruption.New(disruption.Options{Client: sharedLister{c}, LiveReader: liveClient{c}, Clock: clock, CacheVersion: cacheVersion})
+	return disruption.New(disruption.Options{Client: sharedLister{c}, LiveReader: liveClient{c}, Clock: clock,
+		CacheVersion: cacheVersion})
 }
 
 func budgets() (objects []client.Object) {
@@ -113,7 +114,8 @@ func kindsWithLedger(ledger func(cached, clock.PassiveClock) *disruption.Ledger)
 				MachineCacheVersion: cacheVersion, Ledger: ledger(c, clock)})
 		}, types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}},
 		{"deployment", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machinedeployment.New(machinedeployment.Options{Client: c, LiveReader: liveClient{c}, Recorder: silent{}, Clock: clock,
+			return machinedeployment.New(machinedeployment.Options{Client: c, LiveReader: liveClient{c},
+				Recorder: silent{}, Clock: clock,
 				MachineCacheVersion: cacheVersion, Ledger: ledger(c, clock)})
 		}, first},
 	}

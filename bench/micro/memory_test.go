@@ -36,7 +36,8 @@ func (i indexers) IndexField(_ context.Context, _ client.Object, field string, v
 }
 
 // retainedBytes returns the number of bytes that the cache uses for one object from a watch.
-func retainedBytes(t *testing.T, mediaType string, transform toolscache.TransformFunc, newObject func(i int) client.Object,
+func retainedBytes(t *testing.T, mediaType string, transform toolscache.TransformFunc,
+	newObject func(i int) client.Object,
 	register func(context.Context, client.FieldIndexer) error) int {
 	t.Helper()
 	const n = 500

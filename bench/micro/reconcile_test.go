@@ -63,7 +63,8 @@ func kinds() []kind {
 				MachineCacheVersion: cacheVersion})
 		}, types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}},
 		{"deployment", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machinedeployment.New(machinedeployment.Options{Client: c, LiveReader: liveClient{c}, Recorder: silent{}, Clock: clock,
+			return machinedeployment.New(machinedeployment.Options{Client: c, LiveReader: liveClient{c},
+				Recorder: silent{}, Clock: clock,
 				MachineCacheVersion: cacheVersion})
 		}, first},
 		{"overshoot", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {

@@ -28,7 +28,8 @@ func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) e
 	}
 	var nodes wiring.TargetEvents
 	if target := op.Target(); target != nil {
-		options.Nodes = &healthcheck.Nodes{CachedReader: target.Client, LiveReader: target.LiveClient, IsSynced: target.IsSynced}
+		options.Nodes = &healthcheck.Nodes{CachedReader: target.Client, LiveReader: target.LiveClient,
+			IsSynced: target.IsSynced}
 		nodes = targetEvents(target)
 	}
 	if err := healthcheck.New(options).Wiring().Add(op.Manager(), nodes); err != nil {

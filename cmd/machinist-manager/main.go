@@ -144,7 +144,8 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, trace
 	if err != nil {
 		return err
 	}
-	ledger := disruption.New(disruption.Options{Client: control.Client, LiveReader: control.LiveClient, Clock: clock.RealClock{},
+	ledger := disruption.New(disruption.Options{Client: control.Client, LiveReader: control.LiveClient,
+		Clock:        clock.RealClock{},
 		CacheVersion: wiring.CacheVersion(mgr, &v1beta1.Machine{})})
 	decided := &freshness.Decisions{}
 	sets := machineset.New(machineset.Options{

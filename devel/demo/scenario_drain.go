@@ -238,7 +238,8 @@ func (d *drainScenario) liftBudget(ctx context.Context) error {
 }
 
 func (d *drainScenario) podMoved(ctx context.Context) error {
-	if err := d.awaitFleet(ctx, func(s snapshot) bool { return s.isRunning(podsWanted, examples.SmallClass) }); err != nil {
+	isRunning := func(s snapshot) bool { return s.isRunning(podsWanted, examples.SmallClass) }
+	if err := d.awaitFleet(ctx, isRunning); err != nil {
 		return err
 	}
 	return d.poll(ctx, d.podsUnready)

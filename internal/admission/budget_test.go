@@ -49,7 +49,8 @@ func TestBudget(t *testing.T) {
 			want{warnings: []string{"spec.windows: the budget never applies, because it applies outside of windows and a window is always open"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.check(t, ValidateBudget(&v1beta1.MachineDisruptionBudget{Spec: test.spec}, time.Date(2026, 5, 5, 0, 0, 0, 0, time.UTC)))
+			test.check(t, ValidateBudget(&v1beta1.MachineDisruptionBudget{Spec: test.spec}, time.Date(2026, 5,
+				5, 0, 0, 0, 0, time.UTC)))
 		})
 	}
 	pause := &v1beta1.MachineDisruptionBudget{Spec: spec{MaxDisrupted: number(0)}}

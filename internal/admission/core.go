@@ -57,7 +57,8 @@ func (c *CoreWebhook) Handle(ctx context.Context, r admission.Request) admission
 		})
 	case "Machine":
 		return review(c.decoder, r, func(m *v1beta1.Machine, created bool) Result {
-			return ValidateMachine(m, created, Environment{Class: c.classes(ctx, r.Namespace), ServerVersion: c.serverVersion(ctx)})
+			return ValidateMachine(m, created, Environment{Class: c.classes(ctx, r.Namespace),
+				ServerVersion: c.serverVersion(ctx)})
 		})
 	case "MachineHealthCheck":
 		return review(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return ValidateHealthCheck(h) })
@@ -150,7 +151,8 @@ func (c *CoreWebhook) liveClass(ctx context.Context, key client.ObjectKey) (*v1b
 		// The manager may list classes, but not get them.
 		list := &v1beta1.MachineClassList{}
 		byName := client.MatchingFields{metav1.ObjectNameField: key.Name}
-		if err := c.liveReader.List(ctx, list, client.InNamespace(key.Namespace), byName); err != nil || len(list.Items) == 0 {
+		if err := c.liveReader.List(ctx, list, client.InNamespace(key.Namespace), byName); err != nil ||
+			len(list.Items) == 0 {
 			return (*v1beta1.MachineClass)(nil), err
 		}
 		return &list.Items[0], nil

@@ -156,7 +156,8 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 			found := &coordinationv1.Lease{}
 			switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: lease}, found); {
 			case err == nil:
-				if other := why.Judge(found, c.clock.Now()); !p.IsKnown || other.IsRunning || p.LastRenewal == nil || other.LastRenewal != nil &&
+				if other := why.Judge(found, c.clock.Now()); !p.IsKnown || other.IsRunning ||
+					p.LastRenewal == nil || other.LastRenewal != nil &&
 					other.LastRenewal.After(*p.LastRenewal) && !p.IsRunning {
 					p = other
 				}

@@ -115,7 +115,8 @@ func runMove(ctx context.Context, env *Env, f moveFlags, args []string) error {
 		return fmt.Errorf("the destination: %w", err)
 	}
 	to.Namespace = from.Namespace
-	m := &move.Move{Source: from, Destination: to, SourceID: f.clusterID, DestinationID: f.toClusterID, Namespace: from.Namespace,
+	m := &move.Move{Source: from, Destination: to, SourceID: f.clusterID, DestinationID: f.toClusterID,
+		Namespace:   from.Namespace,
 		Deployments: deployments, Report: func(sentence string) { fmt.Fprintln(env.Out, sentence) }}
 	if f.all {
 		m.Namespace = metav1.NamespaceAll

@@ -67,7 +67,8 @@ that a field of the providerSpec needs.`,
 	return cmd
 }
 
-func documentOf(cmd *cobra.Command, needs *permissions.Requirements, scope permissions.AzureScope, fields []string) ([]byte,
+func documentOf(cmd *cobra.Command, needs *permissions.Requirements, scope permissions.AzureScope,
+	fields []string) ([]byte,
 	error) {
 	if needs.AzureRole == nil {
 		for _, flag := range []string{"subscription", "resource-group", "role-name"} {

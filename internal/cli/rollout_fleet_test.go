@@ -48,8 +48,9 @@ func newRolloutFleet(t testing.TB, n int32) *rolloutFleet {
 		recorder := &events.FakeRecorder{}
 		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(), Recorder: recorder,
 			Clock: clock.RealClock{}})
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(),
-			Recorder: recorder, Clock: clock.RealClock{}})
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(),
+			LiveReader: mgr.GetAPIReader(),
+			Recorder:   recorder, Clock: clock.RealClock{}})
 		if err := sets.Register(mgr); err != nil {
 			return err
 		}

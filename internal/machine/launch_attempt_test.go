@@ -65,12 +65,12 @@ func TestAttemptWithoutAnInstanceIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
 	w.class("small", joinsWithToken)
-	m := w.createMachine("m")
+	w.createMachine("m")
 	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer"), EffectDelay: time.Millisecond})
 	before := w.clock.Now()
 	w.step(w.reconcile("m").RequeueAfter)
 	w.cloud.Vanish(w.cloud.LiveInstances()[0].ProviderID)
-	m = w.untilPhase("m", v1beta1.MachineRunning)
+	m := w.untilPhase("m", v1beta1.MachineRunning)
 	if m.LaunchAttempt() != 2 {
 		t.Errorf("attempt is %d", m.LaunchAttempt())
 	}

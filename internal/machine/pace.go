@@ -86,7 +86,8 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err er
 		}
 	}
 	p.states.update(p.machine, func(m *machineState) {
-		m.pace = pace{triedInputs: fingerprint, notBefore: retry, failures: failures, reason: c.reason, message: messageOf(err)}
+		m.pace = pace{triedInputs: fingerprint, notBefore: retry, failures: failures, reason: c.reason,
+			message: messageOf(err)}
 		if d := provider.RetryAfter(err); d > 0 {
 			m.pace.askedUntil = now.Add(d)
 		}

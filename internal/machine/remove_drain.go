@@ -58,7 +58,8 @@ func (r *removal) drainNode(ctx context.Context) (progress, error) {
 		start := drainStart(r.machine, r.now)
 		outcome := r.Drainer.Drain(drain.Request{
 			Subject: r.drainSubject(epoch), Start: start, Deadline: drainDeadline(r.machine, start),
-			InterruptionAnnounced: r.announcedByNodeOnly(), NodeReachable: reachable, NotReadySince: notReadySince(r.node), SkipDrain: skip,
+			InterruptionAnnounced: r.announcedByNodeOnly(), NodeReachable: reachable,
+			NotReadySince: notReadySince(r.node), SkipDrain: skip,
 		})
 		if outcome.Reason == "" {
 			r.awaitFirstCheck()

@@ -59,7 +59,8 @@ func TestANodeThatWasUncordonedIsDrainedAgain(t *testing.T) {
 func TestANodeThatWasUncordonedIsDrainedAgainForItsUpdate(t *testing.T) {
 	t.Parallel()
 	needsDrain := provider.UpdateResult{Outcome: provider.UpdateNeedsDrain}
-	a := &scriptedUpdates{given: []provider.UpdateResult{needsDrain, needsDrain, {Outcome: provider.UpdateInProgress}, needsDrain}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{needsDrain, needsDrain,
+		{Outcome: provider.UpdateInProgress}, needsDrain}}
 	w, m := changed(t, a)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, metav1.ConditionTrue, v1beta1.ReasonDrained)

@@ -106,7 +106,7 @@ func TestBackoff(t *testing.T) {
 	if got := c.backoff(1, time.Hour, "m"); got != time.Hour {
 		t.Errorf("backoff = %s, but the cloud asked for 1h", got)
 	}
-	if c.backoff(3, 0, "m") != c.backoff(3, 0, "m") {
+	if first, second := c.backoff(3, 0, "m"), c.backoff(3, 0, "m"); first != second {
 		t.Error("the jitter of one machine changes between passes")
 	}
 	spread := map[time.Duration]bool{}

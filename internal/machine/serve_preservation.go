@@ -193,7 +193,8 @@ func (p *pass) notPreserved() {
 
 func (p *pass) tooLate() {
 	m := p.machine
-	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.IsPreserved(m) || !hasFinalizer(m) {
+	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.IsPreserved(m) ||
+		!hasFinalizer(m) {
 		return
 	}
 	const message = "The machine is already being deleted and cannot be preserved."

@@ -257,7 +257,8 @@ func (s *traceStep) deletionDone() {
 			steps.until(stepLaunch, began)
 		}
 		s.Tracer.Finish(tracing.Create(m.UID), s.about(),
-			tracing.Span{Start: m.CreationTimestamp.Time, End: began, Code: codeNeverRan, RelatedOperation: tracing.Delete(m.UID)},
+			tracing.Span{Start: m.CreationTimestamp.Time, End: began, Code: codeNeverRan,
+				RelatedOperation: tracing.Delete(m.UID)},
 			steps.spans...)
 	}
 	s.Tracer.Finish(tracing.Delete(m.UID), s.about(), tracing.Span{Start: began, End: now},

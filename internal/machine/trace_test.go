@@ -150,7 +150,8 @@ func TestAMachineThatNeverRanHasAFailedCreation(t *testing.T) {
 func TestAReplacementIsATrace(t *testing.T) {
 	w, spans := tracedWorld(t, joining)
 	w.cloud.Boot, w.cloud.Shutdown = 30*time.Second, 20*time.Second
-	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement,
+		Reason: "of another size"}}}
 	w.cloud.OnUpdate = a.update
 	w.class("large", "")
 	w.createMachine("m")
@@ -182,7 +183,8 @@ func TestAReplacementIsATrace(t *testing.T) {
 // Rules: traces-explain-the-time.
 func TestAnUpdateInPlaceIsATrace(t *testing.T) {
 	w, spans := tracedWorld(t)
-	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress},
+		{Outcome: provider.UpdateDone}}}
 	w.cloud.OnUpdate = a.update
 	w.class("large", "")
 	w.running("m")

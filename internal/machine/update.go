@@ -79,9 +79,9 @@ func (p *pass) plannedUpdate(ctx context.Context) (*update, error) {
 	return &update{inputs: inputs, wantedConfig: wanted, fingerprint: fingerprint}, nil
 }
 
-// restoreApplied handles a Machine whose status.applied is missing, because an older version or another client wrote the
-// status. If the instance had the configuration of the current spec, restoreApplied records this configuration again.
-// Otherwise, the configuration of the instance is unknown.
+// restoreApplied handles a Machine whose status.applied is missing, because an older version or another client wrote
+// the status. If the instance had the configuration of the current spec, restoreApplied records this configuration
+// again. Otherwise, the configuration of the instance is unknown.
 func (p *pass) restoreApplied(ctx context.Context) error {
 	m := p.machine
 	upToDate := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)

@@ -162,7 +162,8 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 // Rule: replacement-deletes-first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()
-	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement,
+		Reason: "of another size"}}}
 	w, before := changed(t, a)
 	w.reconcile("m")
 	if live := w.cloud.LiveInstances(); len(live) != 1 || live[0].ProviderID == before.Spec.ProviderID {

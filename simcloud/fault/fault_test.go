@@ -168,7 +168,8 @@ func TestRulesAddUp(t *testing.T) {
 		Effect: simcloud.FaultEffect{Instance: []simcloud.InstanceFault{{Kind: simcloud.FaultSilent}}}})
 	c := Call{Operation: simcloud.OperationCreateInstance}
 	got := d.decide(c)
-	if got.DelayBefore != 2*time.Second || got.DelayAfter != time.Second || !got.AnswerFails || !got.IsExecuted || got.Drop ||
+	if got.DelayBefore != 2*time.Second || got.DelayAfter != time.Second || !got.AnswerFails || !got.IsExecuted ||
+		got.Drop ||
 		got.Error.Code != simcloud.CodeUnavailable || len(got.Instance) != 1 {
 		t.Errorf("got %+v", got)
 	}

@@ -114,8 +114,9 @@ func (m managedFields) withApplied(manager string, content map[string]any) manag
 	for key := range appliedKeys(content) {
 		keys[key] = true
 	}
-	after := managedFields{configurations: with(m.configurations, manager, content), ownedKeys: with(m.ownedKeys, manager, keys),
-		writer: manager}
+	after := managedFields{configurations: with(m.configurations, manager, content),
+		ownedKeys: with(m.ownedKeys, manager, keys),
+		writer:    manager}
 	if appliesNothing(content) {
 		// If a manager has no fields, the real server removes the manager's entry.
 		delete(after.configurations, manager)

@@ -47,15 +47,17 @@ func TestBudgetAppliesByWindows(t *testing.T) {
 		from, to           string
 		want               bool
 	}{
-		"open":                     {v1beta1.ApplyInside, "0 22 * * *", "8h", "2030-01-02 05:59:00", "2030-01-02 05:59:30", true},
-		"closed after":             {v1beta1.ApplyInside, "0 22 * * *", "8h", "2030-01-02 06:00:00", "2030-01-02 06:00:00", false},
-		"closes meanwhile":         {v1beta1.ApplyInside, "0 22 * * *", "8h", "2030-01-02 05:59:30", "2030-01-02 06:00:00", false},
-		"outside":                  {v1beta1.ApplyOutside, "0 22 * * *", "8h", "2030-01-02 12:00:00", "2030-01-02 12:01:00", true},
-		"steps":                    {v1beta1.ApplyInside, "*/4 * * * *", "2m", "2030-01-02 12:05:59", "2030-01-02 12:05:59", true},
-		"between steps":            {v1beta1.ApplyInside, "*/4 * * * *", "2m", "2030-01-02 12:06:00", "2030-01-02 12:06:00", false},
-		"range and list":           {v1beta1.ApplyInside, "0 8-10,20 * * 1-5", "1m", "2030-01-02 20:00:30", "2030-01-02 20:00:30", true},
-		"another day of the week":  {v1beta1.ApplyInside, "0 8 * * 4", "1m", "2030-01-02 08:00:00", "2030-01-02 08:00:00", false},
-		"one of two kinds of days": {v1beta1.ApplyInside, "0 8 2 * 4", "1m", "2030-01-02 08:00:00", "2030-01-02 08:00:00", true},
+		"open":             {v1beta1.ApplyInside, "0 22 * * *", "8h", "2030-01-02 05:59:00", "2030-01-02 05:59:30", true},
+		"closed after":     {v1beta1.ApplyInside, "0 22 * * *", "8h", "2030-01-02 06:00:00", "2030-01-02 06:00:00", false},
+		"closes meanwhile": {v1beta1.ApplyInside, "0 22 * * *", "8h", "2030-01-02 05:59:30", "2030-01-02 06:00:00", false},
+		"outside":          {v1beta1.ApplyOutside, "0 22 * * *", "8h", "2030-01-02 12:00:00", "2030-01-02 12:01:00", true},
+		"steps":            {v1beta1.ApplyInside, "*/4 * * * *", "2m", "2030-01-02 12:05:59", "2030-01-02 12:05:59", true},
+		"between steps":    {v1beta1.ApplyInside, "*/4 * * * *", "2m", "2030-01-02 12:06:00", "2030-01-02 12:06:00", false},
+		"range and list":   {v1beta1.ApplyInside, "0 8-10,20 * * 1-5", "1m", "2030-01-02 20:00:30", "2030-01-02 20:00:30", true},
+		"another day of the week": {v1beta1.ApplyInside, "0 8 * * 4", "1m", "2030-01-02 08:00:00",
+			"2030-01-02 08:00:00", false},
+		"one of two kinds of days": {v1beta1.ApplyInside, "0 8 2 * 4", "1m", "2030-01-02 08:00:00",
+			"2030-01-02 08:00:00", true},
 	} {
 		d, err := time.ParseDuration(test.duration)
 		if err != nil {

@@ -241,7 +241,8 @@ func (p *Process) optionalProviderControllers(origin *Process, driver provider.D
 			return nil, err
 		}
 		p.approval = successor(approval.New(approval.Options{
-			Provider: providerName, ClusterID: clusterID, Machines: p.control, LiveClient: live, Cache: p.target, Target: targetLive,
+			Provider: providerName, ClusterID: clusterID, Machines: p.control, LiveClient: live,
+			Cache: p.target, Target: targetLive,
 			Classes: classes, Cloud: driver, Recorder: recorder{p}, Clock: p.clock,
 		}), origin.approval)
 		tables = append(tables, p.approval.Wiring(p.target.synced)...)

@@ -63,7 +63,8 @@ const (
 
 // Hows returns all ways in which a corruption can change a field.
 func Hows() []ChangeKind {
-	return []ChangeKind{ChangeDropped, ChangeEmptied, ChangeOfAnother, ChangeEarlier, ChangeHighest, ChangeLowest, ChangeOther, ChangeOther2, ChangeOther3, ChangeOther4}
+	return []ChangeKind{ChangeDropped, ChangeEmptied, ChangeOfAnother, ChangeEarlier, ChangeHighest,
+		ChangeLowest, ChangeOther, ChangeOther2, ChangeOther3, ChangeOther4}
 }
 
 // String returns the corruption in the format of ParseCorruption, for example

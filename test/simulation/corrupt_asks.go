@@ -26,7 +26,8 @@ type meaning struct {
 const soonAfter = 5 * time.Second
 
 // otherValues are all changes that leave a value in the field, except an empty one.
-var otherValues = []ChangeKind{ChangeOfAnother, ChangeEarlier, ChangeHighest, ChangeLowest, ChangeOther, ChangeOther2, ChangeOther3, ChangeOther4}
+var otherValues = []ChangeKind{ChangeOfAnother, ChangeEarlier, ChangeHighest, ChangeLowest, ChangeOther,
+	ChangeOther2, ChangeOther3, ChangeOther4}
 
 // meanings contains an entry for each field whose change is a request to Machinist. Any change of another field must be
 // repaired, have no effect, or be reported. Entries must follow the documentation of the field.

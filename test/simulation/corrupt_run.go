@@ -20,8 +20,8 @@ const (
 	// OutcomeHarmless means that the field keeps the changed value, and that the run otherwise ends like the run
 	// without the corruption.
 	OutcomeHarmless Outcome = "harmless"
-	// OutcomeNamed: a condition or an event of the corrupted object, its owner or its children reports the problem. No instance
-	// is lost or leaked.
+	// OutcomeNamed: a condition or an event of the corrupted object, its owner or its children reports the problem.
+	// No instance is lost or leaked.
 	OutcomeNamed Outcome = "named"
 	// OutcomeAskedFor: Machinist did what the changed field requests according to its documentation.
 	OutcomeAskedFor Outcome = "asked for"

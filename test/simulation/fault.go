@@ -102,7 +102,8 @@ func faultsOf(e Effect) []Fault {
 // everyFaultOf returns all faults that a plan can contain for an effect. cached contains the kinds in the process's
 // cache.
 func everyFaultOf(e Effect, cached []string) []Fault {
-	out := append(faultsOf(e), FaultThrottled, Restart1, Restart3, Restart9, FaultUnobserved, FaultTimeJumps, FaultClockBack, FaultTwoLeaders)
+	out := append(faultsOf(e), FaultThrottled, Restart1, Restart3, Restart9, FaultUnobserved, FaultTimeJumps,
+		FaultClockBack, FaultTwoLeaders)
 	// The permission to read tokens does not change during a run. A provider without this permission creates no tokens.
 	if !(e.Reads && e.Kind == "Secret" && strings.HasPrefix(e.Name, "kube-system/")) {
 		out = append(out, FaultDenied, FaultLongDenied)

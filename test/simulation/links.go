@@ -74,7 +74,8 @@ func endOutage(to int) Action {
 		l := &w.safety.links[to]
 		if l.down() && w.clock.Since(l.lostAt) >= noticedAfter {
 			l.restoredAt = w.clock.at
-			w.safety.pastOutages[to] = append(slices.Clip(w.safety.pastOutages[to]), invariants.Outage{From: l.lostAt, To: w.clock.at})
+			w.safety.pastOutages[to] = append(slices.Clip(w.safety.pastOutages[to]),
+				invariants.Outage{From: l.lostAt, To: w.clock.at})
 		}
 		l.lostAt, l.refuses = time.Time{}, false
 		return nil

@@ -43,7 +43,7 @@ func (p *Process) migrator(origin *Process) ([]wiring.Controller, error) {
 		Timing:    migrationTiming, Parallel: 1, SystemNamespace: leases,
 	}), origin.migrations)
 	return []wiring.Controller{{Name: "migration", Reconciler: p.migrations,
-		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.MigrationChanged()}}}, nil
+		For: &wiring.Watch{Object: &v1beta1.Migration{}, Predicate: migration.ChangePredicate()}}}, nil
 }
 
 var phases = []v1beta1.MigrationPhase{v1beta1.MigrationPlanning, v1beta1.MigrationFencing, v1beta1.MigrationSettling,

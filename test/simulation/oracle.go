@@ -342,8 +342,8 @@ func (o *oracle) seenRevisions() map[string]int64 {
 	return nil
 }
 
-// liveMachines returns the number of live machines of a set. A machine that a former leader or an intruder created counts only
-// if the current leader had seen all changes up to this creation.
+// liveMachines returns the number of live machines of a set. A machine that a former leader or an intruder created
+// counts only if the current leader had seen all changes up to this creation.
 func (o *oracle) liveMachines(set uid, since int64) int {
 	return o.count(set, func(m uid) bool {
 		versions := o.history[m]

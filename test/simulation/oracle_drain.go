@@ -169,7 +169,9 @@ func (o *oracle) mayCordon(c apiserver.Change, node *corev1.Node) {
 
 // mayHave reports whether a machine has an annotation in a version on which the current reconciliation may be based.
 func (o *oracle) mayHave(id uid, annotation string) bool {
-	return slices.ContainsFunc(o.believedVersions(id), func(m *v1beta1.Machine) bool { return m != nil && annotated(m, annotation) })
+	return slices.ContainsFunc(o.believedVersions(id), func(m *v1beta1.Machine) bool {
+		return m != nil && annotated(m, annotation)
+	})
 }
 
 // mayDisturb checks a change or the deletion of an instance. The pods must be deleted and their volumes detached, or

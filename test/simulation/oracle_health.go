@@ -136,7 +136,8 @@ func (o *oracle) mayFailToJoin(before, after *v1beta1.Machine) {
 	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.lostAt) > noticedAfter {
 		o.breach("I6", "machine %s failed to join the target cluster, which has been unreachable since %s", after.Name,
 			l.lostAt.Sub(epoch))
-	} else if age := invariants.WithoutOutages(w.safety.pastOutages[toTarget], after.CreationTimestamp.Time, w.clock.at); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
+	} else if age := invariants.WithoutOutages(w.safety.pastOutages[toTarget], after.CreationTimestamp.Time,
+		w.clock.at); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
 		o.breach("I6", "machine %s failed to join after only %s without outages", after.Name, age)
 	}
 }

@@ -37,7 +37,8 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	})
 	// A former leader may have sent the request after the instance was recorded. Its writes count only after the
 	// current leader has seen them.
-	if written >= 0 && (history[written].actor != Provider+FormerSuffix || history[written].revision <= p.sees("Machine")) {
+	if written >= 0 && (history[written].actor != Provider+FormerSuffix ||
+		history[written].revision <= p.sees("Machine")) {
 		o.breach("attempt", "machine %s requests an instance with the token of its former instance %s, which is gone", name,
 			made.providerID)
 	}

@@ -59,8 +59,9 @@ func (g safetyState) clone() safetyState {
 }
 
 func (w *World) enable(optionalReconcilers Controllers) {
-	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{}, lostInstances: map[string]bool{},
-		nodes: map[uid]nodeHealth{}, requests: map[string]requester{}, frozen: map[uid][]freezeChange{},
+	w.safety = safetyState{optionalReconcilers: optionalReconcilers, strangers: map[string]bool{},
+		lostInstances: map[string]bool{},
+		nodes:         map[uid]nodeHealth{}, requests: map[string]requester{}, frozen: map[uid][]freezeChange{},
 		leftMachines: map[string]bool{}}
 }
 

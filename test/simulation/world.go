@@ -107,7 +107,8 @@ var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // New returns an empty world with a running manager and provider.
 func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, error) {
-	w := &World{scheme: scheme, warnings: map[string]bool{}, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
+	w := &World{scheme: scheme, warnings: map[string]bool{}, clock: &clock{epoch}, disturbed: epoch,
+		source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
 	w.control, w.target = apiserver.New(scheme, w.clock.Now), apiserver.New(scheme, w.clock.Now)
 	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute,

@@ -32,7 +32,8 @@ type userData struct {
 
 func userDataOf(namespace string, template resolve.Template) *userData {
 	return &userData{hash: resolve.UserDataHash(namespace, template), suspicious: bootstrap.Suspicious(template),
-		setsVersion: bootstrap.HasPlaceholder(template, bootstrap.KubeletVersion), deviating: map[v1beta1.NodeDeviation]string{}}
+		setsVersion: bootstrap.HasPlaceholder(template, bootstrap.KubeletVersion),
+		deviating:   map[v1beta1.NodeDeviation]string{}}
 }
 
 func (u *userData) count(m *v1beta1.Machine) {

@@ -198,7 +198,8 @@ func (s Status) writeWaiting(w *strings.Builder, style printer.Style) {
 			age = printer.Age(s.Now, *g.Oldest)
 		}
 		reason := printer.Sanitize(g.Reason)
-		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.JoinFirst(g.Machines, 1), g.Explanation})
+		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.JoinFirst(g.Machines, 1),
+			g.Explanation})
 	}
 	if w.Len() > 0 {
 		w.WriteString("\n")

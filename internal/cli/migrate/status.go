@@ -78,7 +78,8 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 		Source: m.Spec.Source, SourceNamespace: m.SourceNamespaceOrDefault(), Provider: m.Spec.Provider,
 		Stage: cmp.Or(m.Spec.Stage, v1beta1.MigrationPlan), Phase: m.Status.Phase, Observed: IsObserved(m),
 		Created: m.CreationTimestamp.UTC(), PlanHash: m.Status.PlanHash, Machines: m.Status.Machines,
-		StoppedWorkloads: m.Status.Fence.Workloads, Conditions: m.Status.Conditions, Troubles: Problems(m), Migrator: migrator,
+		StoppedWorkloads: m.Status.Fence.Workloads, Conditions: m.Status.Conditions, Troubles: Problems(m),
+		Migrator: migrator,
 	}
 	if m.DeletionTimestamp != nil {
 		deleted := m.DeletionTimestamp.UTC()

@@ -31,8 +31,9 @@ func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 		if message == "" {
 			message = c.Message
 		}
-		findings = append(findings, why.Finding{Object: about, Condition: kind, Reason: c.Reason, Description: meaning.Explanation,
-			Message: message, StartTime: since(c), NextStep: meaning.NextStep, Instructions: strings.ReplaceAll(meaning.Instructions, "`", "")})
+		findings = append(findings, why.Finding{Object: about, Condition: kind, Reason: c.Reason,
+			Description: meaning.Explanation,
+			Message:     message, StartTime: since(c), NextStep: meaning.NextStep, Instructions: strings.ReplaceAll(meaning.Instructions, "`", "")})
 	}
 	notTrue := func(c *metav1.Condition) bool { return c.Status != metav1.ConditionTrue }
 	phase := phaseOf(m)

@@ -53,7 +53,8 @@ func (o Operation) text(w io.Writer, s printer.Style) error {
 		if step.End == nil {
 			waited = s.Warn("now:") + " " + waited
 		}
-		row := []string{step.Name, formatStart(o.Start, step.Start), FormatDuration(step.Seconds), share(step.Share, s), waited}
+		row := []string{step.Name, formatStart(o.Start, step.Start), FormatDuration(step.Seconds),
+			share(step.Share, s), waited}
 		if s.AllColumns {
 			row = append(row, step.Reason, step.EndedBy)
 		}

@@ -17,7 +17,8 @@ func ExplainClass(f ClassFacts) []Finding {
 	add := func(condition metav1.Condition, kind string) {
 		m := MeaningOf(kind, condition.Reason)
 		findings = append(findings, Finding{Object: about, Condition: condition.Type, Reason: condition.Reason,
-			Description: m.Explanation, Message: condition.Message, StartTime: inUTC(condition.LastTransitionTime.Time), NextStep: m.NextStep,
+			Description: m.Explanation, Message: condition.Message,
+			StartTime: inUTC(condition.LastTransitionTime.Time), NextStep: m.NextStep,
 			Instructions: m.Instructions})
 	}
 	ready := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionReady)
@@ -39,7 +40,8 @@ func ExplainClass(f ClassFacts) []Finding {
 		return name == v1beta1.InUseFinalizer
 	})
 	if c.DeletionTimestamp != nil && len(others) > 0 {
-		findings = append(findings, Finding{Object: about, Reason: OtherFinalizers, StartTime: inUTC(c.DeletionTimestamp.Time),
+		findings = append(findings, Finding{Object: about, Reason: OtherFinalizers,
+			StartTime:    inUTC(c.DeletionTimestamp.Time),
 			Description:  "Finalizers of other controllers keep the class: " + finalizerNames(c, others) + ".",
 			NextStep:     "The class is deleted when the owners of these finalizers have removed them.",
 			Instructions: "Find out what each finalizer is for before you remove it yourself."})

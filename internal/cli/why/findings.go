@@ -30,7 +30,8 @@ func (e *explanation) addClass(first *metav1.Condition) {
 	if e.ClassMissing {
 		if first.Reason != v1beta1.ReasonClassNotFound {
 			m := MeaningOf("", v1beta1.ReasonClassNotFound)
-			e.add(Finding{Object: about, Reason: v1beta1.ReasonClassNotFound, Description: m.Explanation, NextStep: m.NextStep, Instructions: m.Instructions})
+			e.add(Finding{Object: about, Reason: v1beta1.ReasonClassNotFound, Description: m.Explanation,
+				NextStep: m.NextStep, Instructions: m.Instructions})
 		}
 		return
 	}
@@ -41,7 +42,8 @@ func (e *explanation) addClass(first *metav1.Condition) {
 	if ready != nil && ready.Status == metav1.ConditionFalse {
 		m := MeaningOf(ClassReady, ready.Reason)
 		e.add(Finding{
-			Object: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, Description: m.Explanation, Message: ready.Message,
+			Object: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, Description: m.Explanation,
+			Message:   ready.Message,
 			StartTime: inUTC(ready.LastTransitionTime.Time), NextStep: m.NextStep, Instructions: m.Instructions,
 		})
 	}
@@ -185,7 +187,8 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 func (e *explanation) addTooManyUnhealthy() {
 	unhealthy := 0
 	for i := range e.UncheckedMachines {
-		if c := Blocking(&e.UncheckedMachines[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy || c.Type == failedCondition ||
+		if c := Blocking(&e.UncheckedMachines[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy ||
+			c.Type == failedCondition ||
 			c.Reason == v1beta1.ReasonNodeGone) {
 			unhealthy++
 		}
@@ -196,7 +199,8 @@ func (e *explanation) addTooManyUnhealthy() {
 	}
 	m := MeaningOf("", v1beta1.ReasonTooManyUnhealthy)
 	e.findings[e.main].NextStep = "The Node may recover."
-	e.add(Finding{Object: e.about, Reason: v1beta1.ReasonTooManyUnhealthy, NextStep: m.NextStep, Instructions: m.Instructions,
+	e.add(Finding{Object: e.about, Reason: v1beta1.ReasonTooManyUnhealthy, NextStep: m.NextStep,
+		Instructions: m.Instructions,
 		Description: fmt.Sprintf("The built-in policy of the manager replaces no machine, because %d of the %d machines in the namespace that no MachineHealthCheck selects are unhealthy. With the default value of --health-max-unhealthy, at most %d of them may be unhealthy.",
 			unhealthy, len(e.UncheckedMachines), limit)})
 }

@@ -8,9 +8,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// DisruptionEnded returns a predicate that selects the events with which the disruption of a machine ends. After such
+// EndPredicate returns a predicate that selects the events with which the disruption of a machine ends. After such
 // an event, a budget may allow the disruption of another machine.
-func DisruptionEnded() predicate.Predicate {
+func EndPredicate() predicate.Predicate {
 	disrupted := func(o client.Object) bool {
 		m, ok := o.(*v1beta1.Machine)
 		if !ok {

@@ -124,7 +124,8 @@ func (v *view) replacementSurge(i int) int32 {
 }
 
 func (r Role) annotate(set *v1beta1.MachineSet) {
-	handover.Annotate(set, handover.Order{Receiver: r.MoveTo, Machines: r.Moves, OnlySelected: r.BySelection}, r.ReceiveFrom)
+	handover.Annotate(set, handover.Order{Receiver: r.MoveTo, Machines: r.Moves, OnlySelected: r.BySelection},
+		r.ReceiveFrom)
 }
 
 func (v *view) currentReplacesLost() bool {

@@ -108,7 +108,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine),
 				Predicate: machineChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.waitingDeployments),
-				Predicate: disruption.DisruptionEnded()},
+				Predicate: disruption.EndPredicate()},
 		},
 	}
 }

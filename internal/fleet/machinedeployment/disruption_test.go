@@ -98,7 +98,8 @@ func TestDeploymentReplacesMarkedMachines(t *testing.T) {
 
 // Rule: denied-rollout-does-not-begin.
 func TestDeniedRolloutDoesNotBegin(t *testing.T) {
-	s := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 5, Bounds: Bounds{MaxSurge: 1}, SizedFor: 5, CurrentIndex: 1,
+	s := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 5, Bounds: Bounds{MaxSurge: 1}, SizedFor: 5,
+		CurrentIndex:     1,
 		DisruptionDenied: "MachineDisruptionBudget b allows no disruption (reason Rollout)",
 		Sets:             []Set{one(5), {Name: "b"}}}
 	plan := MakePlan(s)

@@ -9,7 +9,8 @@ import (
 // replacesMarked reports whether the next step replaces machines with the annotation machinist.dev/replace.
 func (d *draft) replacesMarked() bool {
 	current := d.Sets[d.CurrentIndex]
-	return current.MarkedForReplacement > 0 && !current.BeingDeleted && d.Replicas > 0 && d.outdatedMachines() == 0 && !d.resized()
+	return current.MarkedForReplacement > 0 && !current.BeingDeleted && d.Replicas > 0 &&
+		d.outdatedMachines() == 0 && !d.resized()
 }
 
 func (d *draft) resized() bool { return d.SizedFor != UnknownSize && d.SizedFor != d.Replicas }

@@ -157,7 +157,8 @@ func TestShare(t *testing.T) {
 
 func TestDeniedUpdateInPlaceFollowsReplicas(t *testing.T) {
 	set := func(name string, replicas, live int32) Set {
-		return Set{Name: name, Replicas: replicas, MinReplicas: replicas, MaxReplicas: replicas, Live: live, Ready: live, Available: live}
+		return Set{Name: name, Replicas: replicas, MinReplicas: replicas, MaxReplicas: replicas, Live: live,
+			Ready: live, Available: live}
 	}
 	for name, test := range map[string]struct {
 		replicas   int32

@@ -77,7 +77,8 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
 		after = append(after, set)
 	}
-	return PassPreview{Sets: after, CurrentIndex: v.state.CurrentIndex, OutdatedMachines: v.outdatedMachines(), Bounds: limits, Actions: v.doing(),
+	return PassPreview{Sets: after, CurrentIndex: v.state.CurrentIndex, OutdatedMachines: v.outdatedMachines(),
+		Bounds: limits, Actions: v.doing(),
 		WaitMessage: v.plan.WaitMessage,
 		Failing:     v.state.Failing, StartsIn: v.startsIn}, nil
 }

@@ -49,7 +49,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence(
 			"the rollout made no progress before it was stopped", r.waitMessage)), false
 	case r.paused:
-		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waitMessage)),
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused",
+				r.waitMessage)),
 			false
 	case r.frozen:
 		return is(metav1.ConditionUnknown, v1beta1.ReasonFrozen, sentence("the deployment is frozen", r.waitMessage)), false

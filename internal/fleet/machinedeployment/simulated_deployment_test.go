@@ -81,7 +81,8 @@ const (
 func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
 	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge,
 		unavailable: unavailable, template: "a",
-		sizedFor: UnknownSize, bad: map[string]bool{}, known: &deploymentState{unobservedSets: map[types.UID]unobservedReplicas{}},
+		sizedFor: UnknownSize, bad: map[string]bool{},
+		known: &deploymentState{unobservedSets: map[types.UID]unobservedReplicas{}},
 		clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 

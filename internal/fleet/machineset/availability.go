@@ -41,7 +41,8 @@ type Availability struct {
 }
 
 func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
-	return machinestate.IsLive(m) && machinestate.IsAvailable(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
+	return machinestate.IsLive(m) && machinestate.IsAvailable(m, minReadySeconds, now) && !(k.UpToDate &&
+		handover.Updating(m))
 }
 
 // choose returns the surplus machines that may be deleted now, and those whose deletion is blocked. order holds all

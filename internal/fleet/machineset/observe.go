@@ -203,7 +203,8 @@ func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1b
 	p.ForEach(len(machines), func(i int) {
 		m := &v1beta1.Machine{}
 		errs[i] = p.LiveReader.Get(ctx, client.ObjectKeyFromObject(machines[i]), m)
-		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preservation.IsPreserved(m) {
+		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) &&
+			!preservation.IsPreserved(m) {
 			found[i] = m
 		}
 	})

@@ -155,7 +155,8 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 }
 
 // refersRight reports whether an owner reference with the UID of the set also has its kind and name. The garbage
-// collector of Kubernetes follows all three, so after the deletion of the set, a machine with a wrong kind would remain.
+// collector of Kubernetes follows all three, so after the deletion of the set, a machine with a wrong kind would
+// remain.
 func (t template) refersRight(r *metav1.OwnerReference) bool {
 	return r.UID != t.owner.UID || r.APIVersion == t.owner.APIVersion && r.Kind == t.owner.Kind && r.Name == t.owner.Name
 }

@@ -66,7 +66,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 				Predicate: predicate.GenerationChangedPredicate{}},
 			{Object: &v1beta1.Machine{}, Keys: queueing.EnqueueAfter(r.waitingSets, func(reconcile.Request) time.Duration {
 				return waitingSpacing
-			}), Predicate: disruption.DisruptionEnded()},
+			}), Predicate: disruption.EndPredicate()},
 		},
 	}
 }
@@ -152,8 +152,10 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	if !machinestate.IsLive(is) {
 		return false // Only the removal of the object matters now.
 	}
-	if preservation.MustPreserve(was) != preservation.MustPreserve(is) || machinestate.HasFailed(was) != machinestate.HasFailed(is) ||
-		machinestate.IsRunning(was) != machinestate.IsRunning(is) || machinestate.IsStarting(was) != machinestate.IsStarting(is) ||
+	if preservation.MustPreserve(was) != preservation.MustPreserve(is) ||
+		machinestate.HasFailed(was) != machinestate.HasFailed(is) ||
+		machinestate.IsRunning(was) != machinestate.IsRunning(is) ||
+		machinestate.IsStarting(was) != machinestate.IsStarting(is) ||
 		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
 		return true
 	}

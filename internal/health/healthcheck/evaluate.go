@@ -128,7 +128,8 @@ func launching(reason string) bool {
 // nodeGone evaluates a machine whose Node was deleted. A running kubelet does not create its Node again, so there is no
 // timeout. The condition Registered shows the deletion after a live read has confirmed it.
 func nodeGone(m *v1beta1.Machine) Evaluation {
-	v := Evaluation{Health: HealthUnknown, InTrouble: true, Explanation: fmt.Sprintf("Node %s was deleted.", m.Status.NodeRef.Name)}
+	v := Evaluation{Health: HealthUnknown, InTrouble: true, Explanation: fmt.Sprintf("Node %s was deleted.",
+		m.Status.NodeRef.Name)}
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered); c != nil &&
 		c.Reason == v1beta1.ReasonNodeGone {
 		v.Health = HealthUnhealthy

@@ -114,7 +114,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	for i, subject := range subjects {
 		switch v := evaluations[i]; {
 		case has(subject.Machine.Annotations, v1beta1.AnnotationRemediate):
-			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, RequestsReplacement: true, IsForced: true,
+			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject,
+				RequestsReplacement: true, IsForced: true,
 				Reason: ConditionReason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s requests the replacement of the machine.%s",
 					v1beta1.AnnotationRemediate, nodeNote(subject))}})
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
@@ -155,9 +156,10 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 
 // hold forbids the replacement of a machine, because all its predecessors were replaced soon after their creation.
 func (j *Decision) hold(subject Subject, v Evaluation) {
-	j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, PreventsReplacement: true, Reason: ConditionReason{
-		v1beta1.ReasonRetriesExhausted, fmt.Sprintf("This machine is not replaced, because maxRetries is reached. "+
-			"Replacements in a row before this machine: %d.", subject.Retries)}})
+	j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject,
+		PreventsReplacement: true, Reason: ConditionReason{
+			v1beta1.ReasonRetriesExhausted, fmt.Sprintf("This machine is not replaced, because maxRetries is reached. "+
+				"Replacements in a row before this machine: %d.", subject.Retries)}})
 	if v.Health == HealthUnhealthy {
 		j.Exhausted = append(j.Exhausted, subject.Machine.Name)
 	} else {

@@ -121,7 +121,8 @@ func FuzzDecide(f *testing.F) {
 		if marks > 0 && unwell > allowed {
 			t.Errorf("%d of %d are unwell, %s may be, and %d are marked", unwell, len(subjects), p.MaxUnhealthy.String(), marks)
 		}
-		if j.ExpectedCount != len(subjects) || j.HealthyCount+unwell > j.ExpectedCount || j.AllowedUnhealthy < 0 || j.RecheckAfter < 0 ||
+		if j.ExpectedCount != len(subjects) || j.HealthyCount+unwell > j.ExpectedCount ||
+			j.AllowedUnhealthy < 0 || j.RecheckAfter < 0 ||
 			!slices.IsSorted(j.Targets) {
 			t.Errorf("%+v", j)
 		}

@@ -182,7 +182,8 @@ type Clock struct {
 
 // ForDomains returns the Clock for a machine in these failure domains.
 func (c Clocks) ForDomains(domains ...string) Clock {
-	clock := Clock{EarliestStart: c.StableSince, LastInterruption: latest(c.OutageEnded, c.RecoveryTimes[everywhere]), LeaderSince: c.StableSince,
+	clock := Clock{EarliestStart: c.StableSince, LastInterruption: latest(c.OutageEnded,
+		c.RecoveryTimes[everywhere]), LeaderSince: c.StableSince,
 		Observations: c.Observations}
 	for _, d := range domains {
 		clock.LastInterruption = latest(clock.LastInterruption, c.RecoveryTimes[d])

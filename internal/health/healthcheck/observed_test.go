@@ -43,7 +43,8 @@ func TestTimeoutsUseTheOwnClock(t *testing.T) {
 						Clocks{StableSince: leads, OutageEnded: leads, Observations: seen}.ForDomains(""))
 				}
 				for _, truth := range []float64{30, 30.5, 30.99} {
-					if v := evaluate(truth, subject); v.Health != HealthUnknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
+					if v := evaluate(truth, subject); v.Health != HealthUnknown || v.RecheckAfter <= 0 ||
+						v.RecheckAfter > time.Minute {
 						t.Fatalf("minute %v: %+v, want unknown for the rest of the minute", truth, v)
 					}
 				}

@@ -44,7 +44,8 @@ func newCached(others int) *cachedReader {
 }
 
 // ListShared implements the interface that package index needs.
-func (c *cachedReader) ListShared(_ context.Context, list client.ObjectList, options ...client.ListOption) ([]any, error) {
+func (c *cachedReader) ListShared(_ context.Context, list client.ObjectList,
+	options ...client.ListOption) ([]any, error) {
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	if _, ok := list.(*corev1.NodeList); ok {
 		return append([]any(nil), c.names...), nil
@@ -69,7 +70,8 @@ func (c *cachedReader) List(_ context.Context, list client.ObjectList, _ ...clie
 	return nil
 }
 
-func (c *cachedReader) Get(_ context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (c *cachedReader) Get(_ context.Context, key client.ObjectKey, o client.Object,
+	options ...client.GetOption) error {
 	if asked := (&client.GetOptions{}).ApplyOptions(options); asked.UnsafeDisableDeepCopy == nil ||
 		!*asked.UnsafeDisableDeepCopy {
 		return fmt.Errorf("a copy of %T %s was requested", o, key)

@@ -268,7 +268,8 @@ func (p *pass) recordRetry(ctx context.Context, s Replacement) error {
 		return err
 	}
 	target := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Machine.Namespace, Name: s.Machine.Name}}
-	if err := p.LiveClient.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	if err := p.LiveClient.Patch(ctx, target, client.RawPatch(types.MergePatchType,
+		patch)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("record which machine %s replaces: %w", client.ObjectKeyFromObject(target), err)
 	}
 	return nil

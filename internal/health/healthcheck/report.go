@@ -77,7 +77,8 @@ func (p *pass) reportBuiltIn(g group, j Decision) {
 	}
 }
 
-func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus, why ConditionReason) {
+func (p *pass) setCondition(c *v1beta1.MachineHealthCheck, status *v1beta1.MachineHealthCheckStatus,
+	why ConditionReason) {
 	condition := metav1.Condition{
 		Type: v1beta1.ConditionRemediationAllowed, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRemediationAllowed,
 		ObservedGeneration: c.Generation, LastTransitionTime: metav1.NewTime(p.now),

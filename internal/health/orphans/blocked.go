@@ -163,7 +163,8 @@ func (c *Collector) writeBlocked(ctx context.Context, cached *v1beta1.MachineCla
 	} else {
 		meta.SetStatusCondition(&class.Status.Conditions, want)
 	}
-	err := c.LiveClient.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := c.LiveClient.Status().Patch(ctx, class, client.MergeFromWithOptions(before,
+		client.MergeFromWithOptimisticLock{}))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("patch the status of MachineClass %s: %w", nameOf(class), err)
 	}

@@ -120,9 +120,10 @@ func TestOrphansSeenOnceDoNotCountAsMost(t *testing.T) {
 func TestOrphanWithReadyNodeWaitsForConfirmation(t *testing.T) {
 	in := lost(1)
 	s := State{
-		Rules: rules(), Now: now, StableSince: ago(time.Hour), LiveMachines: map[types.UID]bool{}, PreviousObservations: seen(in),
-		Instances: []provider.Instance{in},
-		NodeReady: map[string]string{in.ProviderID: "node"},
+		Rules: rules(), Now: now, StableSince: ago(time.Hour), LiveMachines: map[types.UID]bool{},
+		PreviousObservations: seen(in),
+		Instances:            []provider.Instance{in},
+		NodeReady:            map[string]string{in.ProviderID: "node"},
 	}
 	if d := Decide(s).Decisions[0]; d.Outcome != OutcomeNodeReady {
 		t.Errorf("decided %s", d.Outcome)

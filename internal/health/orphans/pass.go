@@ -20,8 +20,9 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 		c.log(ctx).Error(err, "Cannot look for orphans: the record of force-deleted Machines cannot be read")
 		return Plan{}
 	}
-	state := State{Rules: c.Rules, Now: now, ProviderIDs: known.providerIDs, PreviousObservations: before, PreviousInstances: c.state.instances,
-		ForceDeleted: forced}
+	state := State{Rules: c.Rules, Now: now, ProviderIDs: known.providerIDs, PreviousObservations: before,
+		PreviousInstances: c.state.instances,
+		ForceDeleted:      forced}
 	var lists []provider.ListPage
 	var listed []*scope
 	scopesKnown, unlisted := c.scopesOf(ctx, known)

@@ -313,7 +313,8 @@ func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances 
 		switch outcomes[i] {
 		case OutcomeOwned, OutcomeDuplicate:
 		case OutcomeDelete:
-			if before, again := s.PreviousObservations[subjects[i].ID]; again && before.Machine == in.MachineUID && !before.Duplicate {
+			if before, again := s.PreviousObservations[subjects[i].ID]; again &&
+				before.Machine == in.MachineUID && !before.Duplicate {
 				orphaned[everywhere]++
 				orphaned[namespaceOf(in)]++
 			}

@@ -58,7 +58,8 @@ func TestOnlyInstancesWithoutOwnerAreOrphans(t *testing.T) {
 			s.PreviousObservations = Observations{in.ProviderID: {Machine: "another", FirstSeen: ago(time.Hour)}}
 		}, OutcomeUnconfirmed, true},
 		{"seen before as a duplicate", func(s *State, in *provider.Instance) {
-			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, FirstSeen: ago(time.Hour)}}
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true,
+				FirstSeen: ago(time.Hour)}}
 		}, OutcomeUnconfirmed, true},
 		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, OutcomeOtherInstallation, false},
 		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" },
@@ -89,7 +90,8 @@ func TestOnlyInstancesWithoutOwnerAreOrphans(t *testing.T) {
 		}, OutcomeUnconfirmed, true},
 		{"its machine already had another instance in the pass before", func(s *State, in *provider.Instance) {
 			s.ProviderIDs[in.MachineUID] = "sim:///other"
-			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, FirstSeen: ago(time.Hour)}}
+			s.PreviousObservations = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true,
+				FirstSeen: ago(time.Hour)}}
 		}, OutcomeDuplicate, true},
 		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.LiveMachines = nil }, OutcomeUndetermined, false},
 		{"no machine exists", func(s *State, _ *provider.Instance) {
@@ -141,7 +143,8 @@ func TestOnlyInstancesWithoutOwnerAreOrphans(t *testing.T) {
 
 // Rule: orphan-removals-limited.
 func TestRemovalsAreLimitedAndFewestAttemptsComeFirst(t *testing.T) {
-	s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), LiveMachines: map[types.UID]bool{}, PreviousObservations: Observations{}}
+	s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), LiveMachines: map[types.UID]bool{},
+		PreviousObservations: Observations{}}
 	s.MaxDeletes = 2
 	for n := range 5 {
 		in := lost(n)
@@ -237,8 +240,9 @@ func FuzzOnlyOrphansAreRemoved(f *testing.F) {
 				in.LaunchTime = time.Time{}
 			}
 			if a&16 != 0 {
-				s.PreviousObservations[in.ProviderID] = Observation{Machine: in.MachineUID, FirstSeen: ago(time.Duration(b/2) * time.Minute),
-					Attempts: int(b % 3), Duplicate: b&32 != 0}
+				s.PreviousObservations[in.ProviderID] = Observation{Machine: in.MachineUID,
+					FirstSeen: ago(time.Duration(b/2) * time.Minute),
+					Attempts:  int(b % 3), Duplicate: b&32 != 0}
 			}
 			if a&32 != 0 && listed {
 				s.LiveMachines[in.MachineUID] = true

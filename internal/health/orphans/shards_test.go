@@ -29,7 +29,8 @@ func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 		"recorded by a Machine of another shard": {sharding.Shard{Index: own, Count: 2},
 			map[string]bool{in.ProviderID: true}, OutcomeOwned},
 	} {
-		s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), PreviousObservations: seen(in), LiveMachines: map[types.UID]bool{},
+		s := State{Rules: rules(), Now: now, StableSince: ago(time.Hour), PreviousObservations: seen(in),
+			LiveMachines:  map[types.UID]bool{},
 			OtherShardIDs: tc.elsewhere, Instances: []provider.Instance{in}}
 		s.Shard = tc.shard
 		if got := Decide(s).Decisions[0].Outcome; got != tc.want {

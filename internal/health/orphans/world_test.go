@@ -93,7 +93,8 @@ func newWorld(t *testing.T, change ...func(*Rules)) *world {
 			return nil
 		}})
 	w.collector = New(Options{
-		Rules: r, Cloud: w.cloud, Client: api, LiveClient: live, Reachability: w.reach, Clock: w.clock, Metrics: metrics, Recorder: w,
+		Rules: r, Cloud: w.cloud, Client: api, LiveClient: live, Reachability: w.reach, Clock: w.clock,
+		Metrics: metrics, Recorder: w,
 		Mismatch:      func() error { return w.mismatch },
 		Record:        &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "record"}},
 		CheckInstance: func(m *v1beta1.Machine) { w.suspected = append(w.suspected, m.Name) },

@@ -147,7 +147,8 @@ func FuzzDecide(f *testing.F) {
 		var last Observation
 		for ; len(story) >= 3; story = story[3:] {
 			now = now.Add(time.Duration(story[2]) * time.Second)
-			last = Observation{Now: now, WantedMachines: int(story[0]), RecordedMachines: int(story[1]) / 2, LiveMachines: int(story[1]), IsFrozen: frozen}
+			last = Observation{Now: now, WantedMachines: int(story[0]), RecordedMachines: int(story[1]) / 2,
+				LiveMachines: int(story[1]), IsFrozen: frozen}
 			check(last)
 		}
 		// Requeues alone must bring the fleet to its final state.
@@ -159,7 +160,8 @@ func FuzzDecide(f *testing.F) {
 			}
 			last.Now = last.Now.Add(d.RequeueAfter)
 		}
-		if over, recovered := last.LiveMachines > last.WantedMachines+l.Tolerance, last.LiveMachines <= last.WantedMachines+l.Tolerance-l.Hysteresis; over && !frozen ||
+		if over, recovered := last.LiveMachines > last.WantedMachines+l.Tolerance,
+			last.LiveMachines <= last.WantedMachines+l.Tolerance-l.Hysteresis; over && !frozen ||
 			recovered && frozen {
 			t.Fatalf("ends with frozen=%v: %+v", frozen, last)
 		}

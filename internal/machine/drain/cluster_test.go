@@ -304,7 +304,8 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 }
 
 // requestDrain calls Drain for a node with a deadline, as the Machine reconciler does when a Machine is deleted.
-func (r *reconciler) requestDrain(node *corev1.Node, length time.Duration, edits ...func(*drain.Request)) types.NamespacedName {
+func (r *reconciler) requestDrain(node *corev1.Node, length time.Duration,
+	edits ...func(*drain.Request)) types.NamespacedName {
 	now := time.Now()
 	request := drain.Request{
 		Subject: drain.Subject{Machine: types.NamespacedName{Namespace: "machines", Name: node.Name},

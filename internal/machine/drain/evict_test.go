@@ -79,21 +79,26 @@ func TestResultOfAnAttempt(t *testing.T) {
 		{name: "denied", action: ActionEvict, err: denied(strings.Repeat("é", 300)), result: failed,
 			try: soon(5*time.Second, 1, strings.Repeat("é", 256)+"…")},
 		{name: "not answered", action: ActionEvict, err: context.DeadlineExceeded, result: failed,
-			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(5 * time.Second), UnansweredAction: ActionEvict, Explanation: hangs}},
+			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(5 * time.Second),
+				UnansweredAction: ActionEvict, Explanation: hangs}},
 		{name: "refused after it was not answered", action: ActionEvict, err: refusedBy("db", 0),
 			before: Attempt{Failures: 1, UnansweredAction: ActionEvict}, result: blocked,
-			try: Attempt{Failures: 2, FirstFailure: noon, NotBefore: at(10 * time.Second), UnansweredAction: ActionEvict, IsRefused: true,
+			try: Attempt{Failures: 2, FirstFailure: noon, NotBefore: at(10 * time.Second),
+				UnansweredAction: ActionEvict, IsRefused: true,
 				Explanation: rejection}},
 		{name: "a deletion is not answered", action: ActionDelete, err: context.DeadlineExceeded,
 			before: Attempt{Failures: 2, UnansweredAction: ActionEvict}, result: failed,
-			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(time.Second), FirstDeletion: noon, UnansweredAction: ActionDelete, Explanation: hangs}},
+			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(time.Second), FirstDeletion: noon,
+				UnansweredAction: ActionDelete, Explanation: hangs}},
 		{name: "a deletion fails after refused evictions", action: ActionDelete, err: denied("denied"),
 			before: Attempt{Failures: 7}, result: failed,
-			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(time.Second), FirstDeletion: noon, Explanation: "denied"}},
+			try: Attempt{Failures: 1, FirstFailure: noon, NotBefore: at(time.Second), FirstDeletion: noon,
+				Explanation: "denied"}},
 		{name: "a deletion fails again", action: ActionDelete, err: denied("denied"),
 			before: Attempt{Failures: 2, FirstFailure: at(-2 * time.Hour), FirstDeletion: at(-time.Hour)}, result: failed,
-			try: Attempt{Failures: 3, FirstFailure: at(-2 * time.Hour), NotBefore: at(4 * time.Second), FirstDeletion: at(-time.Hour),
-				Explanation: "denied"}},
+			try: Attempt{Failures: 3, FirstFailure: at(-2 * time.Hour), NotBefore: at(4 * time.Second),
+				FirstDeletion: at(-time.Hour),
+				Explanation:   "denied"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -131,7 +136,8 @@ func TestClientDoesNotRetryEvictions(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = evict(context.Background(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}})
-	if result, try := resultOf(ActionEvict, err, Attempt{}, noon); result != throttled || !try.NotBefore.Equal(at(time.Minute)) {
+	if result, try := resultOf(ActionEvict, err, Attempt{}, noon); result != throttled ||
+		!try.NotBefore.Equal(at(time.Minute)) {
 		t.Errorf("got %s and %+v for %v", result, try, err)
 	}
 	if asked != 1 {

@@ -65,7 +65,8 @@ func (c *Controller) reportDenial(r *record, request Request, err error) (next t
 	if wait > 0 {
 		next = min(next, wait)
 	}
-	c.records.setOutcome(&r.drained, Outcome{PermissionDenied: true, Reason: pass.report.reason, Message: pass.report.message})
+	c.records.setOutcome(&r.drained, Outcome{PermissionDenied: true, Reason: pass.report.reason,
+		Message: pass.report.message})
 	return next
 }
 

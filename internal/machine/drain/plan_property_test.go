@@ -223,8 +223,9 @@ func FuzzPlan(f *testing.F) {
 		b := bytesSource(data)
 		in := Input{
 			Now: time.Unix(now%1e10, 0), Start: time.Unix(start%1e10, 0), Deadline: time.Unix(end%1e10, 0),
-			NodeReachable: reachable, Attempts: map[types.UID]Attempt{}, OrphanedDaemonSets: map[types.UID]bool{"daemons": b.bool()},
-			RecheckAfter: time.Duration(b.int64()),
+			NodeReachable: reachable, Attempts: map[types.UID]Attempt{},
+			OrphanedDaemonSets: map[types.UID]bool{"daemons": b.bool()},
+			RecheckAfter:       time.Duration(b.int64()),
 		}
 		for len(b) > 0 && len(in.Pods) < 50 {
 			pod := b.pod(in.Now)
@@ -245,7 +246,8 @@ func FuzzPlan(f *testing.F) {
 			if s.Action == ActionDelete && s.Grace < 1 {
 				t.Errorf("%s is deleted with a grace period of %d s", s.Pod, s.Grace)
 			}
-			if s.Action == ActionDelete && in.Now.Before(in.Start.Add(in.Deadline.Sub(in.Start)/2)) && in.Now.Before(in.Deadline) {
+			if s.Action == ActionDelete && in.Now.Before(in.Start.Add(in.Deadline.Sub(in.Start)/2)) &&
+				in.Now.Before(in.Deadline) {
 				t.Errorf("%s is deleted in the first half of the drain", s.Pod)
 			}
 			if s.Explanation == "" {

@@ -243,7 +243,8 @@ func TestPlanOfOnePod(t *testing.T) {
 }
 
 func TestPlanOfAnEmptyNodeIsDone(t *testing.T) {
-	if d := Plan(Input{Now: noon, Start: noon, Deadline: at(time.Hour), NodeReachable: true}); !d.IsDone || d.NextCheck != 0 ||
+	if d := Plan(Input{Now: noon, Start: noon, Deadline: at(time.Hour), NodeReachable: true}); !d.IsDone ||
+		d.NextCheck != 0 ||
 		blockers(d.Steps, nil) != nil {
 		t.Errorf("got %+v", d)
 	}

@@ -87,8 +87,9 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	unfenced.Wrap(denials.watch)
 	fenced.Wrap(denials.watch)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
-	c := &Cluster{Config: fenced, unfencedConfig: unfenced, startupConfig: config, kubeconfig: o.kubeconfig, namespace: o.namespace,
-		denials: denials, cacheFilled: make(chan struct{}), onOlderData: o.onOlderData}
+	c := &Cluster{Config: fenced, unfencedConfig: unfenced, startupConfig: config, kubeconfig: o.kubeconfig,
+		namespace: o.namespace,
+		denials:   denials, cacheFilled: make(chan struct{}), onOlderData: o.onOlderData}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -139,7 +140,8 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Client = &cachedClient{Client: c.LiveClient, consistent: consistent, cache: declared, kinds: c.kinds, synced: c.IsSynced,
+	c.Client = &cachedClient{Client: c.LiveClient, consistent: consistent, cache: declared, kinds: c.kinds,
+		synced:  c.IsSynced,
 		timeout: o.readTimeout}
 	return c, nil
 }

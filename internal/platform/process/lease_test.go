@@ -105,7 +105,8 @@ func mustNotWrite(t *testing.T, p *process, namespace string) {
 	if err := p.Control().Client.Create(t.Context(), class.DeepCopy()); err == nil {
 		t.Error("Client.Create() = nil")
 	}
-	if err := p.Control().LiveClient.Get(t.Context(), client.ObjectKeyFromObject(class), class); !apierrors.IsNotFound(err) {
+	if err := p.Control().LiveClient.Get(t.Context(), client.ObjectKeyFromObject(class),
+		class); !apierrors.IsNotFound(err) {
 		t.Errorf("a fenced write was applied: %v", err)
 	}
 }

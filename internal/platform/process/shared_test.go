@@ -97,7 +97,7 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		}
 		return slices.MinFunc(classes, func(a, b *v1beta1.MachineClass) int { return strings.Compare(a.Name, b.Name) })
 	}
-	if one() != one() {
+	if first, second := one(), one(); first != second {
 		t.Error("Shared returned two copies of the same object")
 	}
 	var copies v1beta1.MachineClassList

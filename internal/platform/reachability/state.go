@@ -64,7 +64,8 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	}
 	if s.Unreachable {
 		if s.IsChecked() {
-			s.PastOutages = append(slices.Clone(s.PastOutages[max(0, len(s.PastOutages)-maxOutages+1):]), Outage{From: s.seen, To: now})
+			s.PastOutages = append(slices.Clone(s.PastOutages[max(0, len(s.PastOutages)-maxOutages+1):]),
+				Outage{From: s.seen, To: now})
 		}
 		s.Unreachable, s.ChangeTime = false, now
 		s.Epoch++

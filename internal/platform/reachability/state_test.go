@@ -61,7 +61,8 @@ func TestStateFollowsFromTheChecks(t *testing.T) {
 			for _, l := range tc.probes {
 				s = s.Observe(at(l.sent), at(l.over), l.ok)
 			}
-			if s.Unreachable != tc.unreachable || s.IsChecked() != tc.known || !s.ChangeTime.Equal(tc.since) || s.Epoch != tc.epoch {
+			if s.Unreachable != tc.unreachable || s.IsChecked() != tc.known || !s.ChangeTime.Equal(tc.since) ||
+				s.Epoch != tc.epoch {
 				t.Errorf("unreachable %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.IsChecked(), s.ChangeTime, s.Epoch,
 					tc.unreachable, tc.known, tc.since, tc.epoch)
 			}
@@ -183,7 +184,8 @@ func TestRefusedCredentialsAreAnOutageUntilTheyAreAccepted(t *testing.T) {
 	if s = s.Observe(at(70), at(71), false); !s.Unreachable || !s.CredentialsRefused {
 		t.Errorf("after a check that fails in another way: %+v", s)
 	}
-	if s = s.Observe(at(75), at(76), true); s.Unreachable || s.CredentialsRefused || !equal(s.PastOutages, outages(1, 76)) {
+	if s = s.Observe(at(75), at(76), true); s.Unreachable || s.CredentialsRefused || !equal(s.PastOutages,
+		outages(1, 76)) {
 		t.Errorf("after the renewal: %+v", s)
 	}
 }

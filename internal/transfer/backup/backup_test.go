@@ -104,7 +104,8 @@ func TestReadReturnsObjectsInTheOrderOfCreation(t *testing.T) {
 	if diff := cmp.Diff([]string{"MachineClass", "Machine", "MachineSet", "MachineDeployment"}, kinds); diff != "" {
 		t.Error(diff)
 	}
-	if got.ClusterID != f.ClusterID || !got.BackupTime.Equal(f.BackupTime) || got.Count("Machine") != 1 || got.Unverified != "" {
+	if got.ClusterID != f.ClusterID || !got.BackupTime.Equal(f.BackupTime) || got.Count("Machine") != 1 ||
+		got.Unverified != "" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -118,7 +118,7 @@ func TestFinalizerAddedAfterTheEndIsReconciled(t *testing.T) {
 		{"the finalizer that the migrator adds", in(begun), in(begun, v1beta1.MigrationFinalizer), false},
 		{"the finalizer that the migrator removes", in(ended, v1beta1.MigrationFinalizer), in(ended), false},
 	} {
-		if got := MigrationChanged().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
+		if got := ChangePredicate().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
 			t.Errorf("%s is reconciled: %t", test.what, got)
 		}
 	}

@@ -43,10 +43,10 @@ func mayFollow(current, previous v1beta1.MigrationPhase) bool {
 	return from >= 0 && to > from
 }
 
-// MigrationChanged returns a predicate for updates of a Migration. The function selects changes of the spec, changes
+// ChangePredicate returns a predicate for updates of a Migration. The function selects changes of the spec, changes
 // of the phase, and, after the end of the migration, new finalizers. Another client can change the phase even after
 // the end of the migration. Before the end, each pass checks the finalizer, so the predicate ignores finalizers.
-func MigrationChanged() predicate.Predicate {
+func ChangePredicate() predicate.Predicate {
 	ours := func(e event.UpdateEvent) bool {
 		was, isMigration := e.ObjectOld.(*v1beta1.Migration)
 		is, alsoNow := e.ObjectNew.(*v1beta1.Migration)

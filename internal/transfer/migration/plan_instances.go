@@ -186,10 +186,12 @@ type locatedIndex struct {
 }
 
 func indexOf(all []provider.LocatedInstance) locatedIndex {
-	index := locatedIndex{byUID: map[string][]locatedInstance{}, byName: map[string][]locatedInstance{}, byID: map[string]locatedInstance{}}
+	index := locatedIndex{byUID: map[string][]locatedInstance{}, byName: map[string][]locatedInstance{},
+		byID: map[string]locatedInstance{}}
 	for i := range all {
 		found := &all[i]
-		in := locatedInstance{ProviderID: found.Instance.ProviderID, Collected: found.IsCollected, state: found.Instance.State,
+		in := locatedInstance{ProviderID: found.Instance.ProviderID, Collected: found.IsCollected,
+			state:        found.Instance.State,
 			notAdoptable: found.NotAdoptable, facts: found.Facts, nodeName: found.Instance.NodeName,
 			region: found.Instance.Region}
 		index.byID[in.ProviderID] = in

@@ -137,8 +137,9 @@ func (c *clusters) move(deployments ...string) error {
 
 func (c *clusters) prepared(deployments ...string) *Move {
 	return &Move{
-		Source: c.intercepted(c.source), Destination: c.intercepted(c.destination), SourceID: sourceID, DestinationID: destinationID,
-		Namespace: c.namespace, Deployments: deployments, PermissionEnd: c.until, Interval: time.Millisecond,
+		Source: c.intercepted(c.source), Destination: c.intercepted(c.destination), SourceID: sourceID,
+		DestinationID: destinationID,
+		Namespace:     c.namespace, Deployments: deployments, PermissionEnd: c.until, Interval: time.Millisecond,
 		Report: func(sentence string) { c.reports = append(c.reports, sentence) },
 	}
 }

@@ -162,7 +162,7 @@ func addMigrations(op *process.Process, s *migrator, driver provider.Driver) err
 		options.Target = target.LiveClient
 	}
 	err = builder.ControllerManagedBy(mgr).Named("migration").
-		For(&v1beta1.Migration{}, builder.WithPredicates(migration.MigrationChanged())).
+		For(&v1beta1.Migration{}, builder.WithPredicates(migration.ChangePredicate())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(migration.New(options))
 	if err != nil {

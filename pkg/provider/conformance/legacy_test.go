@@ -37,7 +37,8 @@ func (c *fakeCloud) launchLegacy(ctx context.Context, old provider.Legacy, machi
 	return c.launch(ctx, machine, tags)
 }
 
-func (d *correct) Locate(ctx context.Context, req provider.LocateRequest) (found []provider.LocatedInstance, err error) {
+func (d *correct) Locate(ctx context.Context, req provider.LocateRequest) (found []provider.LocatedInstance,
+	err error) {
 	token, err := d.tokenOf(req.Legacy.Credentials)
 	if err != nil {
 		return nil, err

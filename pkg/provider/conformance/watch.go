@@ -150,7 +150,8 @@ func legacyClass(old provider.Legacy) provider.Class {
 
 // watch calls the driver and checks the result. Many goroutines may call watch, so it reports failures with Errorf and
 // never calls FailNow.
-func watch[T any](ctx context.Context, w *checkedDriver, operation string, class provider.Class, check func(string, T) error,
+func watch[T any](ctx context.Context, w *checkedDriver, operation string, class provider.Class,
+	check func(string, T) error,
 	do func(context.Context) (T, error)) (out T, err error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)

@@ -60,8 +60,8 @@ func (c Customer) do(ctx context.Context, method, path, contentType, authorizati
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
-// Launch creates a network interface and a virtual machine, and returns the resource ID of the virtual machine. If Azure
-// refuses the virtual machine, a second Launch with the same arguments repeats the request.
+// Launch creates a network interface and a virtual machine, and returns the resource ID of the virtual machine. If
+// Azure refuses the virtual machine, a second Launch with the same arguments repeats the request.
 func (c Customer) Launch(ctx context.Context, group, name, subnet string, tags map[string]string) (string, error) {
 	prefix := "/subscriptions/" + c.Subscription + "/resourceGroups/" + group + "/providers/"
 	nic, vm := prefix+"Microsoft.Network/networkInterfaces/"+name, prefix+"Microsoft.Compute/virtualMachines/"+name

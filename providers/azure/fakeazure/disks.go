@@ -52,5 +52,6 @@ func (c *call) deleteDisk() Answer {
 		return refuse(fail(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", r.name, user))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.ChangeDuration, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
+	return a.operate(r, a.options.ChangeDuration,
+		func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
 }

@@ -121,7 +121,8 @@ func (c *call) deleteNIC() Answer {
 			vm))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.ChangeDuration, func() *failure { a.removeNIC(r); return nil }).response(http.StatusAccepted,
+	return a.operate(r, a.options.ChangeDuration,
+		func() *failure { a.removeNIC(r); return nil }).response(http.StatusAccepted,
 		nil)
 }
 
@@ -183,5 +184,6 @@ func (c *call) deleteIP() Answer {
 			"Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
 	}
 	r.setState("Deleting")
-	return a.operate(r, a.options.ChangeDuration, func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
+	return a.operate(r, a.options.ChangeDuration,
+		func() *failure { a.remove(r); return nil }).response(http.StatusAccepted, nil)
 }

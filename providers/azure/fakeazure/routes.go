@@ -177,7 +177,8 @@ func listHandler(k kind) func(*call) Answer {
 			}
 		}
 		maxLag := max(c.azure.options.ListLag, c.azure.options.Semantics.ReadsShowDeleted)
-		c.azure.deletedResources = slices.DeleteFunc(c.azure.deletedResources, func(r *resource) bool { return time.Since(r.gone) > maxLag })
+		c.azure.deletedResources = slices.DeleteFunc(c.azure.deletedResources,
+			func(r *resource) bool { return time.Since(r.gone) > maxLag })
 		for _, r := range c.azure.deletedResources {
 			if r.gone.After(seen) && !r.created.After(seen) && c.azure.find(r.id) == nil {
 				found = append(found, r)

@@ -427,7 +427,8 @@ func (c *call) power(name, transition, to string) Answer {
 	if to == "running" && c.asyncFailure != nil {
 		// A deallocated machine has lost its capacity.
 		// https://learn.microsoft.com/azure/virtual-machines/allocation-failure
-		return a.operate(r, a.options.ChangeDuration, func() *failure { return c.asyncFailure }).response(http.StatusAccepted, nil)
+		return a.operate(r, a.options.ChangeDuration,
+			func() *failure { return c.asyncFailure }).response(http.StatusAccepted, nil)
 	}
 	if r.vm.power != to {
 		r.vm.power = transition

@@ -73,7 +73,8 @@ func TestAttemptsHaveStableUUIDs(t *testing.T) {
 		}
 		seen[got] = token
 	}
-	if o.domainUUID("1") == o.domainUUID("2") || o.domainUUID("1") != o.domainUUID("1") {
+	first, again := o.domainUUID("1"), o.domainUUID("1")
+	if first == o.domainUUID("2") || first != again {
 		t.Error("two attempts have the same UUID, or one attempt has two")
 	}
 	if other := (owner{"other", o.machine}); other.domainUUID("1") == o.domainUUID("1") {

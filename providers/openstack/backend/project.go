@@ -63,7 +63,8 @@ func OpenProject(ctx context.Context, cloudsYAML, cloud string) (*Project, error
 }
 
 // AllPages returns the entries of all pages of a list.
-func AllPages[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T, error)) ([]T, error) {
+func AllPages[T any](ctx context.Context, pager pagination.Pager, extract func(pagination.Page) ([]T,
+	error)) ([]T, error) {
 	page, err := pager.AllPages(ctx)
 	if err != nil {
 		return nil, err

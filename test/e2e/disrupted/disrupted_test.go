@@ -40,7 +40,8 @@ func (s *changeLog) write(name string, changes ...func(*v1beta1.Machine)) {
 func (s *changeLog) gone(name string) { s.add(Machines+"default/"+name, nil) }
 
 func (s *changeLog) add(key string, value []byte) {
-	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), ReadTime: read, Value: value})
+	s.changes = append(s.changes, history.Change{Key: key, Revision: int64(len(s.changes) + 1), ReadTime: read,
+		Value: value})
 }
 
 func (s *changeLog) begins() []DisruptionStart {

@@ -73,7 +73,8 @@ net.bridge.bridge-nf-call-iptables = 1
 net.bridge.bridge-nf-call-ip6tables = 1
 `})
 	// cloud-init writes these files after systemd has read them, so apply them now.
-	m.preStartCommands = append(m.preStartCommands, []string{"modprobe", "-a", "overlay", "br_netfilter"}, []string{"sysctl", "--system"})
+	m.preStartCommands = append(m.preStartCommands, []string{"modprobe", "-a", "overlay", "br_netfilter"},
+		[]string{"sysctl", "--system"})
 }
 
 // addProxy sets the proxies for units. The file may contain a password, so only root can read it.

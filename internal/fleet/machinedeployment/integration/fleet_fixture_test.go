@@ -57,8 +57,9 @@ func newFleet(t testing.TB) *fleet {
 		if err := sets.Register(mgr); err != nil {
 			return err
 		}
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(),
-			Recorder: recorder, Clock: clock.RealClock{}})
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(),
+			LiveReader: mgr.GetAPIReader(),
+			Recorder:   recorder, Clock: clock.RealClock{}})
 		if err := deployments.Register(mgr); err != nil {
 			return err
 		}

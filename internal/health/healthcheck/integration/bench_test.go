@@ -58,7 +58,8 @@ func newBench(t testing.TB) *bench {
 	}
 	b.options = healthcheck.Options{
 		// The client reads only the namespace of the test, as a real process reads only the namespaces that it manages.
-		Client: client.NewNamespacedClient(b.c, b.namespace), LiveClient: b.c, Nodes: &healthcheck.Nodes{CachedReader: b.c, LiveReader: b.c},
+		Client: client.NewNamespacedClient(b.c, b.namespace), LiveClient: b.c,
+		Nodes:    &healthcheck.Nodes{CachedReader: b.c, LiveReader: b.c},
 		Recorder: b.events, Clock: b.clock, BuiltIn: policy, Metrics: metrics,
 		StopReason: func() (string, string) {
 			if b.stopped != "" {

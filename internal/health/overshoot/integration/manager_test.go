@@ -96,8 +96,9 @@ func TestOwnersAreFrozenWhileMachinesAreFlooded(t *testing.T) {
 		quiet := events.NewFakeRecorder(100000)
 		sets := machineset.New(machineset.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(), Recorder: quiet,
 			Clock: clock.RealClock{}})
-		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(),
-			Recorder: quiet, Clock: clock.RealClock{}})
+		deployments := machinedeployment.New(machinedeployment.Options{Client: mgr.GetClient(),
+			LiveReader: mgr.GetAPIReader(),
+			Recorder:   quiet, Clock: clock.RealClock{}})
 		freezer := overshoot.New(overshoot.Options{
 			Client: mgr.GetClient(), LiveReader: mgr.GetAPIReader(), Recorder: quiet, Clock: clock.RealClock{},
 			Limits: overshoot.Limits{Tolerance: 1, Hysteresis: 1, Period: time.Second},

@@ -30,8 +30,8 @@ func TestProviderIsInstalledOnce(t *testing.T) {
 	w.provider("acme", nil)
 	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	w.simulateRollout(process)
-	p := w.awaitCondition("acme", available, yes, v1beta1.ReasonMinimumReplicasAvailable)
-	p = w.awaitCondition("acme", progressing, no, v1beta1.ReasonRolloutComplete)
+	w.awaitCondition("acme", available, yes, v1beta1.ReasonMinimumReplicasAvailable)
+	p := w.awaitCondition("acme", progressing, no, v1beta1.ReasonRolloutComplete)
 	if p.Status.Process != process || p.Status.Version != "v1" || p.Status.DesiredVersion != "v1" ||
 		p.Status.Type != "acme" || len(p.Status.Installed) != 6 {
 		t.Errorf("the status is %+v", p.Status)

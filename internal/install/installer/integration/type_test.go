@@ -64,9 +64,9 @@ func TestAutoDetectsPlatform(t *testing.T) {
 // Rule: provider-stays-while-needed.
 func TestProviderStaysUntilNothingNeedsIt(t *testing.T) {
 	w := newWorld(t)
-	p := w.provider("acme", nil)
+	w.provider("acme", nil)
 	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
-	p = w.awaitCondition("acme", degraded, no, v1beta1.ReasonAsDesired)
+	p := w.awaitCondition("acme", degraded, no, v1beta1.ReasonAsDesired)
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small",
 		Finalizers: []string{v1beta1.InUseFinalizer}}}
 	class.Spec.Provider, class.Spec.ProviderSpec = "acme", raw(`{"kind":"Nothing"}`)

@@ -244,7 +244,7 @@ spec: {providerConfig: {cloudProvider: azure, cloudProviderSpec: {v: {secretKeyR
 	if class("a").ContentName("x") == class("b").ContentName("x") {
 		t.Error("descriptions with different credentials have the same class")
 	}
-	if class("a").ContentName("x") != class("a").ContentName("x") {
+	if first, second := class("a").ContentName("x"), class("a").ContentName("x"); first != second {
 		t.Error("equal descriptions have different classes")
 	}
 }

@@ -19,8 +19,8 @@ func (p *testFleet) showsTimelines(t *testing.T, set *v1beta1.MachineSet) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "timeline-" + p.namespace}}
 	p.create(node)
 	t.Cleanup(func() { _ = p.api.Delete(context.Background(), node) })
-	now := metav1.Now()
 	m := p.machine("timed", set)
+	now := m.CreationTimestamp // An event before the creation would not belong to this machine's timeline.
 	launched := condition(v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched, "")
 	launched.LastTransitionTime = now
 	m.Status.Conditions = []metav1.Condition{launched}

@@ -208,7 +208,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "old-leases-not-taken", file: "internal/transfer/migration/fence.go",
-			oldText: "return r.takeLeases(ctx, m, f, leases)", newText: `return "", nil`,
+			oldText: "return r.takeLeases(ctx, m, f, leases, scope.aborting)", newText: `return "", nil`,
 			scenario: "migrate-K", finds: "J1: ",
 		},
 		{

@@ -232,8 +232,15 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		c.reportError(outcome, report, err)
 	}
-	if !before.sameReport(c.records.outcome(outcome)) {
+	after := c.records.outcome(outcome)
+	if !before.sameReport(after) {
 		c.triggers.Enqueue(request.NamespacedName)
+	}
+	if drain != nil && after.IsDone {
+		if _, _, waiting := c.records.task(request.NamespacedName); waiting != nil {
+			// The machine has already requested the wait for volumes, and does not repeat the request.
+			c.work.Enqueue(request.NamespacedName)
+		}
 	}
 	return reconcile.Result{RequeueAfter: next}, err
 }

@@ -22,6 +22,25 @@ func volumesRequest(machine string, drained time.Time) VolumesRequest {
 	}
 }
 
+// A new leader reads a Machine before and after the former leader has recorded the end of the drain. So the drain is
+// still pending when the Machine requests the wait for volumes.
+//
+// Rule: volumes-detached-first.
+func TestWaitForVolumesContinuesAfterPendingDrain(t *testing.T) {
+	b := newBench(t, aNode("m1"), anAttachment("one", "m1", "volume-1"))
+	b.drain("m1")
+	if o := b.VolumesDetached(context.Background(), volumesRequest("m1", noon)); o.IsDone {
+		t.Fatalf("the controller does not wait for volumes: %+v", o)
+	}
+	b.work.take()
+	if next := b.runPass("m1"); next != 0 || b.work.take() == nil {
+		t.Fatalf("after the drain, the next pass is after %s, and the wait for volumes was not enqueued", next)
+	}
+	if next := b.runPass("m1"); next <= 0 {
+		t.Errorf("the volumes are checked again after %s, want a positive time", next)
+	}
+}
+
 // Rule: volumes-detached-first.
 func TestDrainWaitsForVolumes(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "buffer"},

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -24,6 +25,7 @@ func patchFrom(before client.Object) client.Patch {
 // from spec.overrides, but a null in an override removes a field of a class.
 type migrationPatch struct{ before *v1beta1.Migration }
 
+// Type implements client.Patch.
 func (migrationPatch) Type() types.PatchType { return types.JSONPatchType }
 
 type jsonPatchOperation struct {
@@ -34,6 +36,9 @@ type jsonPatchOperation struct {
 
 // Data implements client.Patch.
 func (p migrationPatch) Data(object client.Object) ([]byte, error) {
+	if !maps.Equal(p.before.Annotations, object.GetAnnotations()) || !maps.Equal(p.before.Labels, object.GetLabels()) {
+		return nil, errors.New("a patch of a Migration cannot change labels or annotations")
+	}
 	before, err := specFields(p.before)
 	if err != nil {
 		return nil, err

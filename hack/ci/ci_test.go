@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"machinist.dev/machinist/test/fidelity"
 )
 
 func writeFile(t *testing.T, content string) string {
@@ -151,6 +153,54 @@ func TestResultCountsTests(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, &out)
 		}
+	}
+}
+
+// Output of `go test -json`, without the events that contain no result. In the first run, one of two selected cases was
+// skipped. In the second run, the only selected case was skipped. The third run skipped a test without subtests.
+const (
+	oneSkipped = `{"Action":"pass","Package":"machinist.dev/machinist/test/fakecloud","Test":"TestCloudConforms/slow_boot_and_shutdown/NotFound","Elapsed":0.03}
+` + allSkipped
+	allSkipped = `{"Action":"skip","Package":"machinist.dev/machinist/test/fakecloud","Test":"TestCloudConforms/slow_boot_and_shutdown/LateTags","Elapsed":0}
+{"Action":"pass","Package":"machinist.dev/machinist/test/fakecloud","Test":"TestCloudConforms/slow_boot_and_shutdown","Elapsed":0.02}
+{"Action":"pass","Package":"machinist.dev/machinist/test/fakecloud","Test":"TestCloudConforms","Elapsed":0}
+`
+	testSkipped = `{"Action":"skip","Package":"machinist.dev/machinist/hack/ci","Test":"TestVulncheckFailsWithoutRequiredDatabase","Elapsed":0}
+`
+)
+
+func TestSkippedTestsAreNotExecuted(t *testing.T) {
+	const test = "test/fakecloud:TestCloudConforms"
+	for _, c := range []struct {
+		events string
+		want   []string
+	}{{oneSkipped, []string{test}}, {allSkipped, nil}, {testSkipped, nil}} {
+		r := &result{}
+		if err := r.add(strings.NewReader(c.events)); err != nil || !slices.Equal(r.Executed, c.want) {
+			t.Errorf("got the executed tests %q and the error %v, want %q, for\n%s", r.Executed, err, c.want, c.events)
+		}
+		if missing := slices.Contains(missingTests([]*result{r}, false), test); missing != (c.want == nil) {
+			t.Errorf("%s is missing: %t, for\n%s", test, missing, c.events)
+		}
+	}
+}
+
+func TestMissingTestsDependOnRun(t *testing.T) {
+	var daily, nightly []string
+	for _, b := range fidelity.Behaviours() {
+		daily, nightly = append(daily, b.Tests...), append(nightly, b.Nightly...)
+	}
+	without := func(all []string) []string {
+		return slices.DeleteFunc(slices.Clone(all), func(test string) bool { return test == all[0] })
+	}
+	results := []*result{{Target: "test", Executed: without(daily)}, {Target: "e2e", Executed: without(nightly)}}
+	for run, want := range map[bool]string{false: daily[0], true: nightly[0]} {
+		if got := missingTests(results, run); !slices.Equal(got, []string{want}) {
+			t.Errorf("missingTests(nightly=%t) = %q, want %s", run, got, want)
+		}
+	}
+	if got := targetsWithout(results, []target{{name: "lint"}, {name: "test"}}); !slices.Equal(got, []string{"lint"}) {
+		t.Errorf("targetsWithout: %q", got)
 	}
 }
 

@@ -1,13 +1,14 @@
 // Command ci runs make targets one after the other. At the end, it prints a table with the time, the processor time and
 // the test counts of each target.
 //
-//	go run ./hack/ci                                          targets that every change must pass (.ci/targets)
+//	go run ./hack/ci                       run the targets that every change must pass (.ci/targets)
 //	go run ./hack/ci -targets .ci/nightly -part 1/3 -results dist/nightly
-//	go run ./hack/ci -table -results dist/nightly             print the table of the results in a folder
+//	go run ./hack/ci -targets .ci/nightly -table -results dist/nightly    print the table of the results in a folder
 //
 // The command fails if a target fails, or if the minutes of all targets exceed the limit. It also fails if a test is
 // skipped without an entry in .ci/skips. With -results, it merges the results of several runs on the same commit into
-// one table.
+// one table. When all targets have results, it fails if a test was not executed that the inventory of test/fidelity lists
+// for them. With -table, it also fails if a target has no result.
 package main
 
 import (
@@ -43,12 +44,15 @@ func run(ctx context.Context) error {
 	folder := flag.String("results", "", "folder that collects the results of several parts")
 	flag.Parse()
 
-	targets, err := readTargets(*targetFile)
+	all, err := readTargets(*targetFile)
 	if err != nil {
 		return err
 	}
-	if targets, err = partOf(targets, *partFlag, *limit); err != nil {
-		return err
+	var targets []target
+	if !*tableOnly {
+		if targets, err = partOf(all, *partFlag, *limit); err != nil {
+			return err
+		}
 	}
 	skips, err := readSkips(*skipFile)
 	if err != nil {
@@ -65,9 +69,6 @@ func run(ctx context.Context) error {
 	commit, err := commitOf(ctx)
 	if err != nil {
 		return err
-	}
-	if *tableOnly {
-		targets = nil
 	}
 	var failed []string
 	for _, t := range targets {
@@ -95,7 +96,27 @@ func run(ctx context.Context) error {
 	if len(failed) > 0 {
 		return errors.New("failed: " + strings.Join(failed, ", "))
 	}
+	if without := targetsWithout(results, all); len(without) > 0 {
+		if *tableOnly {
+			return errors.New("no result of the targets " + strings.Join(without, ", "))
+		}
+		return nil // Another part runs these targets.
+	}
+	if missing := missingTests(results, filepath.Base(*targetFile) == "nightly"); len(missing) > 0 {
+		return fmt.Errorf("the targets in %s did not execute these tests, which the inventory of test/fidelity lists for "+
+			"them: %s", *targetFile, strings.Join(missing, ", "))
+	}
 	return nil
+}
+
+// targetsWithout returns the names of the targets that have no result.
+func targetsWithout(results []*result, targets []target) (names []string) {
+	for _, t := range targets {
+		if !slices.ContainsFunc(results, func(r *result) bool { return r.Target == t.name }) {
+			names = append(names, t.name)
+		}
+	}
+	return names
 }
 
 // commitOf returns the current commit, with the suffix -dirty if the working tree has changes.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"machinist.dev/machinist/test/fidelity"
 )
 
 // result describes one run of a target.
@@ -24,6 +26,9 @@ type result struct {
 	// last element of the package path. Unexpected contains the tests that must not be skipped.
 	Passed, Failed      int
 	Skipped, Unexpected []string
+	// Executed contains the tests without subtests that were not skipped, such as test/x:TestThis. A test of which all
+	// subtests were skipped counts as skipped.
+	Executed []string
 	// Notes contains the checks that scripts skipped, with reasons.
 	Notes []string
 	// Failure is the exit status of the command make. If make succeeded, Failure is empty.
@@ -50,7 +55,12 @@ func (r *result) count(folder string) error {
 	return nil
 }
 
+// modulePrefix is the part of a package path that precedes its folder.
+const modulePrefix = "machinist.dev/machinist/"
+
 func (r *result) add(events io.Reader) error {
+	// A test ends after its subtests. The maps contain the tests with a subtest that was executed or skipped.
+	executed, skipped := map[string]bool{}, map[string]bool{}
 	for decoder := json.NewDecoder(events); ; {
 		var e struct{ Action, Package, Test string }
 		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
@@ -68,6 +78,19 @@ func (r *result) add(events io.Reader) error {
 			r.Failed++
 		case "skip":
 			r.Skipped = append(r.Skipped, path.Base(e.Package)+"."+e.Test)
+		default:
+			continue
+		}
+		name := strings.TrimPrefix(e.Package, modulePrefix) + ":" + e.Test
+		end := strings.LastIndex(name, "/")
+		isSubtest := end > strings.Index(name, ":")
+		switch wasSkipped := e.Action == "skip" || skipped[name] && !executed[name]; {
+		case isSubtest && wasSkipped:
+			skipped[name[:end]] = true
+		case isSubtest:
+			executed[name[:end]] = true
+		case !wasSkipped:
+			r.Executed = append(r.Executed, name)
 		}
 	}
 }
@@ -168,6 +191,17 @@ func readSkips(path string) (skips, error) {
 		s[test] = strings.TrimSpace(reason)
 	}
 	return s, nil
+}
+
+// missingTests returns the tests that the inventory of test/fidelity lists and that no target executed.
+func missingTests(results []*result, nightly bool) []string {
+	executed := map[string]bool{}
+	for _, r := range results {
+		for _, test := range r.Executed {
+			executed[test] = true
+		}
+	}
+	return fidelity.Missing(fidelity.Behaviours(), nightly, executed)
 }
 
 // onlyFull is the prefix of the reason if a test runs only with FULL=1.

@@ -50,14 +50,14 @@ func nodes() []Behaviour {
 				"https://github.com/kubernetes/kubernetes/tree/v1.36.3/pkg/kubelet"},
 		{Name: "Files that cloud-init writes on a machine",
 			Doubles: []string{hosts + "userdata.go:parseUserData"},
-			Tests:   []string{machines + "TestMachineBootsJoinsRunsPodAndIsDeleted"}},
+			Nightly: []string{machines + "TestMachineBootsJoinsRunsPodAndIsDeleted"}},
 		{Name: "After a reboot, a kubelet restarts its pods, or fails pods with restartPolicy Never",
 			Doubles: []string{hosts + "pod.go:reboot"},
 			Reason: "The test runs in a container, which cannot reboot its machine. docs/simulated-cloud.md contains " +
 				"measurements in a virtual machine."},
 		{Name: "An agent updates the version of the kubelet on its node",
 			Doubles: []string{world + "agent.go:agents", hosts + "agent.go:handleUpdateRequest"},
-			Tests:   []string{machines + "TestAgentUpgradesVersionInPlace"},
+			Nightly: []string{machines + "TestAgentUpgradesVersionInPlace"},
 			Reason:  "This is a convention of Machinist. The end-to-end test runs the example of an agent."},
 		{Name: "A cloud controller manager sets provider IDs, and deletes Nodes without an instance",
 			Doubles: []string{world + "hosts.go:setProviderID", hosts + "cloudcontroller.go:setCloudFields"},
@@ -77,7 +77,7 @@ func outside() []Behaviour {
 	return []Behaviour{
 		{Name: "An autoscaler reads sizes, marks machines and writes sizes, in single requests",
 			Doubles: []string{world + "autoscaler.go:act", world + "autoscaler_calls.go:decide"},
-			Tests:   []string{"test/e2e:TestAutoscalerScalesFromZeroAndBack"},
+			Nightly: []string{"test/e2e:TestAutoscalerScalesFromZeroAndBack"},
 			Reason: "The double sends its requests in the order of the autoscaler's source, " +
 				"https://github.com/kubernetes/autoscaler."},
 		{Name: "The old system of a migrated fleet stops with its workload or its Lease, and deletes its own instances",
@@ -89,14 +89,14 @@ func outside() []Behaviour {
 }
 
 func clouds() []Behaviour {
-	conformance := []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
-		libvirt + "TestTheDriverConformsOnSimulatedHypervisor", "simcloud/driver:TestTheDriverConforms",
-		"test/simulation:TestCloudConforms", "test/fakecloud:TestCloudConforms"}
 	return []Behaviour{
 		{Name: "The contract of drivers: one creation per token, tags, names, absence, repeated deletion, pages",
 			Doubles: []string{"simcloud/cloud/operations.go:Create", world + "cloud_driver.go:Create",
 				"test/fakecloud/driver.go:create"},
-			Tests: conformance},
+			Tests: []string{"simcloud/driver:TestTheDriverConforms", "test/simulation:TestCloudConforms",
+				"test/fakecloud:TestCloudConforms"},
+			Nightly: []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms",
+				libvirt + "TestTheDriverConformsOnSimulatedHypervisor"}},
 		{Name: "The cloud in tests of reconcilers: stale reads, and steps that a test defines",
 			Doubles: []string{"test/fakecloud/read.go:read", "test/fakecloud/cloud.go:tick", "test/fakecloud/script.go:Step"},
 			Reason: "The contract of drivers allows each of them: " +
@@ -116,31 +116,31 @@ func clouds() []Behaviour {
 			Reason: "Documented for EC2, which lists terminated instances for an hour: " + ec2 + "terminating-instances.html"},
 		{Name: "Lost responses, and calls that take effect after they failed",
 			Doubles: []string{world + "semantics.go:AnswersLost", world + "semantics.go:DoneLate"},
-			Tests:   []string{openstack + "TestFleetSurvivesRestartOfRabbitMQ"}},
+			Nightly: []string{openstack + "TestFleetSurvivesRestartOfRabbitMQ"}},
 		{Name: "Rate limits", Doubles: []string{world + "semantics.go:ThrottledOften"},
 			Reason: "OpenStack as installed for the tests has no rate limits. Documented for Azure: " + throttling},
 		{Name: "Instances that fail after the request was accepted",
 			Doubles: []string{world + "semantics.go:NoHost", world + "semantics.go:GivesUp",
 				world + "semantics_failures.go:giveUp"},
-			Tests: []string{openstack + "TestFleetSurvivesFlavorThatFitsNoHost",
+			Nightly: []string{openstack + "TestFleetSurvivesFlavorThatFitsNoHost",
 				openstack + "TestMachinesWaitForDeletedImage"}},
 		{Name: "An instance that is reported as failed, but continues to run",
 			Doubles: []string{world + "semantics.go:ReportsFailed"},
-			Tests:   []string{openstack + "TestOnlyDeletedServerIsReplaced"}},
+			Nightly: []string{openstack + "TestOnlyDeletedServerIsReplaced"}},
 		{Name: "Parts that remain, or are attached with a delay",
 			Doubles: []string{world + "semantics.go:PartsRemain", world + "semantics.go:PartsUnattached"},
-			Tests:   []string{openstack + "TestPartsOfKilledProviderAreDeleted"}},
+			Nightly: []string{openstack + "TestPartsOfKilledProviderAreDeleted"}},
 		{Name: "An exhausted quota, which is released with a delay", Doubles: []string{world + "semantics.go:QuotaFreesLate"},
-			Tests: []string{openstack + "TestFleetGrowsWhenQuotaIsRaised"},
+			Nightly: []string{openstack + "TestFleetGrowsWhenQuotaIsRaised"},
 			Reason: "OpenStack releases quota at once, other clouds with a delay: " +
 				"https://learn.microsoft.com/azure/quotas/quotas-overview"},
 		{Name: "Credentials that are refused temporarily", Doubles: []string{world + "semantics.go:CredentialsExpire"},
-			Tests: []string{openstack + "TestFleetRecoversFromRevokedTokensAndCredentials"}},
+			Nightly: []string{openstack + "TestFleetRecoversFromRevokedTokensAndCredentials"}},
 		{Name: "Different clocks", Doubles: []string{world + "semantics.go:ClockAhead", world + "semantics.go:ClockBehind"},
 			Reason: "All clouds of the tests use the clock of the same machine."},
 		{Name: "A stopped hypervisor, and machines whose process was killed",
 			Doubles: []string{"simcloud/cloud/operations.go:AddFault"},
-			Tests:   []string{libvirt + "TestKilledQEMUIsReportedAsStopped", libvirt + "TestMachinesSurviveRestartOfLibvirtd"}},
+			Nightly: []string{libvirt + "TestKilledQEMUIsReportedAsStopped", libvirt + "TestMachinesSurviveRestartOfLibvirtd"}},
 	}
 }
 

@@ -23,7 +23,7 @@ func TestEntriesNameExistingCode(t *testing.T) {
 			t.Errorf("%q: the name of an entry is empty or not unique", b.Name)
 		}
 		names[b.Name] = true
-		if len(b.Doubles) == 0 || len(b.Tests) == 0 && b.Reason == "" {
+		if len(b.Doubles) == 0 || len(b.Tests)+len(b.Nightly) == 0 && b.Reason == "" {
 			t.Errorf("%s: the entry names no double, or neither a test nor a reason", b.Name)
 		}
 		for _, double := range b.Doubles {
@@ -32,7 +32,7 @@ func TestEntriesNameExistingCode(t *testing.T) {
 				t.Errorf("%s: %s does not declare %s", b.Name, file, name)
 			}
 		}
-		for _, test := range b.Tests {
+		for _, test := range slices.Concat(b.Tests, b.Nightly) {
 			folder, name, _ := strings.Cut(test, ":")
 			if !slices.Contains(tests(t, folder), name) {
 				t.Errorf("%s: %s has no test %s", b.Name, folder, name)
@@ -61,7 +61,7 @@ func TestFilesAndTestsHaveEntries(t *testing.T) {
 			file, _, _ := strings.Cut(double, ":")
 			listed = append(listed, file)
 		}
-		compared = append(compared, b.Tests...)
+		compared = slices.Concat(compared, b.Tests, b.Nightly)
 	}
 	for _, folder := range []string{"test/apiserver", "test/apiserver/crd", "test/controllermanager", "test/fakecloud",
 		"simcloud/host"} {

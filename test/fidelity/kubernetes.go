@@ -96,7 +96,7 @@ func controllers() []Behaviour {
 			Doubles: []string{manager + "pods.go:collect", manager + "pods.go:collectable"},
 			Tests:   []string{scenarios + "TestOutOfServiceNode", scenarios + "TestReadyOutOfServiceNode"}},
 		{Name: "Pods of a deleted node fail and are removed",
-			Doubles: []string{manager + "pods.go:collect"}, Tests: []string{scenarios + "TestPodsOfDeletedNode"},
+			Doubles: []string{manager + "pods.go:collect"}, Nightly: []string{scenarios + "TestPodsOfDeletedNode"},
 			Reason: "The real collector waits at least 40 seconds, so the test is a part of make e2e."},
 		{Name: "A ReplicaSet replaces a pod when its deletion begins, and a StatefulSet in order and after its removal",
 			Doubles: []string{manager + "workloads.go:Missing", manager + "workloads.go:nextInOrder",
@@ -121,7 +121,7 @@ func controllers() []Behaviour {
 			Tests: []string{scenarios + "TestVolumesOfOutOfServiceNode", scenarios + "TestVolumesOfReadyOutOfServiceNode",
 				scenarios + "TestVolumesOfDeletedNode"}},
 		{Name: "Volumes are detached by force after six minutes if a node is deleted or not ready",
-			Doubles: []string{manager + "volumes.go:volumesDue"}, Tests: []string{scenarios + "TestVolumesAreDetachedByForce"},
+			Doubles: []string{manager + "volumes.go:volumesDue"}, Nightly: []string{scenarios + "TestVolumesAreDetachedByForce"},
 			Reason: "No flag shortens the six minutes, so the test is a part of make e2e FULL=1."},
 	}
 }

@@ -119,14 +119,6 @@ func (m *machinist) createBudget(name, pool string, limit intstr.IntOrString,
 	return b
 }
 
-func (m *machinist) deleteBudget(name string) {
-	m.t.Helper()
-	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := m.control.Delete(context.Background(), b); err != nil {
-		m.t.Fatalf("delete budget %s: %v", name, err)
-	}
-}
-
 func (m *machinist) awaitBudget(name, what string,
 	done func(*v1beta1.MachineDisruptionBudget) bool) *v1beta1.MachineDisruptionBudget {
 	m.t.Helper()

@@ -5,9 +5,17 @@ package e2e
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -42,4 +50,82 @@ func eventually(t *testing.T, what string, check func() (bool, string)) {
 			t.Fatalf("waited %s until %s; last seen: %s", env.Patience, what, state)
 		}
 	}
+}
+
+func (m *machinist) rollTo(class string) {
+	m.t.Helper()
+	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":{"name":"`+
+		class+`"}}}}}`)
+}
+
+func (m *machinist) awaitClasses(what string, want map[string]int) {
+	m.t.Helper()
+	m.await(fmt.Sprintf("%s: %v", what, want), func(machines []v1beta1.Machine) bool {
+		have := byClass(machines)
+		return fmt.Sprint(have) == fmt.Sprint(want)
+	})
+}
+
+func byClass(machines []v1beta1.Machine) map[string]int {
+	n := map[string]int{}
+	for i := range machines {
+		switch {
+		case !machines[i].DeletionTimestamp.IsZero():
+			n["deleting"]++
+		case machines[i].Status.Phase == v1beta1.MachineRunning:
+			n[machines[i].Spec.ClassRef.Name]++
+		default:
+			n["creating"]++
+		}
+	}
+	return n
+}
+
+func living(machines []v1beta1.Machine) (n int) {
+	for i := range machines {
+		if machines[i].DeletionTimestamp.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *machinist) apply(manifest string) {
+	m.t.Helper()
+	path := filepath.Join(m.t.TempDir(), "manifest.yaml")
+	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	m.kubectl("apply", "-f", path)
+}
+
+func classManifest(name, instanceType string) string {
+	return strings.NewReplacer("NAME", name, "TYPE", instanceType, "CREDENTIALS", examples.CredentialsSecret, "USERDATA", examples.UserDataSecret).Replace(`
+apiVersion: machinist.dev/v1beta1
+kind: MachineClass
+metadata:
+  name: NAME
+spec:
+  provider: sim
+  providerSpec:
+    apiVersion: sim.machinist.dev/v1beta1
+    kind: SimMachine
+    region: sim-1
+    instanceType: TYPE
+    image: sim-os-1
+  credentialsRef: {name: CREDENTIALS}
+  userDataRef: {name: USERDATA}
+`)
+}
+
+func (m *machinist) annotate(machine, key, value string) {
+	m.t.Helper()
+	m.change(machine, func(machine *v1beta1.Machine) { metav1.SetMetaDataAnnotation(&machine.ObjectMeta, key, value) })
+}
+
+func (m *machinist) awaitGone(machine v1beta1.Machine) {
+	m.t.Helper()
+	m.await("the end of machine "+machine.Name, func(machines []v1beta1.Machine) bool {
+		return !hasMachine(machines, machine.Name)
+	})
 }

@@ -159,31 +159,6 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 	return simcloud.Instance{}
 }
 
-// Without a target cluster, no Node shows that an instance is gone. The process must detect the loss of the instance
-// from the list of instances.
-//
-// Rule: missing-instance-asks-machine.
-func TestVanishedInstanceIsReplacedWithoutTargetCluster(t *testing.T) {
-	t.Parallel()
-	m := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks()})
-	m.removeDelays()
-	m.createFleet(2, plainUserData)
-	gone := m.awaitAvailable(2)[0]
-	c, err := m.CloudClient()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.DeleteInstance(context.Background(),
-		gone.Spec.ProviderID[strings.LastIndex(gone.Spec.ProviderID, "/")+1:]); err != nil {
-		t.Fatal(err)
-	}
-	m.await("the machine without an instance to be replaced", func(machines []v1beta1.Machine) bool {
-		return len(machines) == 2 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
-			return m.UID == gone.UID || m.Status.Phase != v1beta1.MachineAvailable
-		})
-	})
-}
-
 func plainUserData(o client.Object) {
 	if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
 		s.StringData = map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n"}

@@ -21,7 +21,6 @@ import (
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/simcloud"
-	"machinist.dev/machinist/test/env"
 )
 
 // fastChecks make a process notice the beginning and the end of an outage within seconds.
@@ -138,72 +137,6 @@ func TestTargetOutageLongerThanTimeouts(t *testing.T) {
 	if made, live := len(m.instances()), m.countLive(); made != 8 || live != 6 {
 		t.Errorf("got %d created and %d live instances, want 8 and 6", made, live)
 	}
-}
-
-// An outage extends the deadline of a drain, because the provider cannot observe the pods meanwhile.
-//
-// Rule: outage-extends-drain.
-func TestOutageExtendsDrainDeadline(t *testing.T) {
-	t.Parallel()
-	const (
-		drain = 40 * time.Second
-		// hold is the first part of the drain, in which the provider respects the PodDisruptionBudget. The grace period
-		// of the pod is longer than the rest of the drain timeout.
-		hold   = drain / 2
-		outage = 22 * time.Second
-	)
-	m := start(t, stack.Options{SeparateTarget: true, ManagerArgs: fastChecks, ProviderArgs: fastChecks})
-	m.removeDelays()
-	m.createFleet(1, withTimeouts(v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: drain}}))
-	machine := m.awaitRunning(1)[0]
-	pod := m.protectedPod("web", machine.Status.NodeRef.Name)
-	m.delete(machine.Name)
-	var began time.Time
-	m.await("a drain that the budget blocks", func(machines []v1beta1.Machine) bool {
-		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
-			if m.UID != machine.UID || !blockedBy(&m, pod.Name, "web") {
-				return false
-			}
-			began = meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
-			return true
-		})
-	})
-
-	m.must(m.Target.StopAPIServer)
-	unreachable := time.Now()
-	m.checkUntil(unreachable.Add(outage), func() {
-		if in := m.instanceOf(&machine); in.State != simcloud.StateRunning {
-			t.Fatalf("got instance state %s, want %s", in.State, simcloud.StateRunning)
-		}
-	})
-	back := time.Now()
-	m.must(func() error { return m.Target.StartAPIServer(context.Background()) })
-	requested := time.Time{}
-	env.Await(t, m.target, &corev1.PodList{}, "the pod to be deleted", func(l *corev1.PodList) (bool, string) {
-		for i := range l.Items {
-			if p := &l.Items[i]; p.DeletionTimestamp != nil {
-				requested = p.DeletionTimestamp.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
-			} else {
-				return false, "the pod is running"
-			}
-		}
-		return true, ""
-	}, client.InNamespace(namespace))
-	if requested.IsZero() {
-		t.Fatal("the pod is gone, but its deletion was not observed")
-	}
-	// The API stores whole seconds, so subtract a second.
-	due := began.Add(hold).Add(back.Sub(unreachable)).Add(-time.Second)
-	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was deleted at %s", began, unreachable, back,
-		requested)
-	if requested.Before(due) {
-		t.Errorf("the pod was deleted at %s, but the drain must respect its budget until %s", requested, due)
-	}
-	m.await("the drained machine to be gone", func(machines []v1beta1.Machine) bool {
-		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID })
-	})
-	m.awaitRunning(1)
-	m.wantNoTwins()
 }
 
 // The API server and etcd of the control cluster are stopped while machines are being created and deleted. Each process

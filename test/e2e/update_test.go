@@ -175,44 +175,6 @@ func TestStandaloneMachineIsUpdated(t *testing.T) {
 	}
 }
 
-// A Machine without a class is updated when its own providerSpec changes.
-func TestInlineMachineIsUpdated(t *testing.T) {
-	t.Parallel()
-	m := start(t, stack.Options{})
-	m.removeDelays()
-	m.createStandaloneMachine("hand")
-	m.create(&v1beta1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Name: "inline"},
-		Spec: v1beta1.MachineSpec{
-			Provider: driver.Name, ProviderSpec: providerSpec(m.t, "small"), Version: "v1.36.3",
-			CredentialsRef: &v1beta1.LocalRef{Name: examples.CredentialsSecret},
-			UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
-		},
-	})
-	m.awaitRunning(2)
-	before := m.awaitUpdated("inline", "", "v1.36.3")
-	for _, instanceType := range []string{"medium", "gpu"} {
-		hash := m.machine("inline").Status.Applied.ProviderSpecHash
-		m.change("inline", func(machine *v1beta1.Machine) { machine.Spec.ProviderSpec = providerSpec(m.t, instanceType) })
-		m.awaitMachine("inline", "an instance of type "+instanceType, func(m *v1beta1.Machine) bool {
-			return m.Status.Applied != nil && m.Status.Applied.ProviderSpecHash != hash &&
-				isUpToDate(m, metav1.ConditionTrue, v1beta1.ReasonUpToDate) &&
-				meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
-		})
-		if r := m.instanceOf(m.machine("inline")); r.Type != instanceType {
-			t.Errorf("got instance type %s, want %s", r.Type, instanceType)
-		}
-	}
-	if now := m.machine("inline"); now.UID != before.UID || now.LaunchAttempt() != 2 {
-		t.Errorf("got launch attempt %d, want 2: medium is an update in place, gpu is a replacement", now.LaunchAttempt())
-	}
-	m.delete("inline")
-	m.delete("hand")
-	m.awaitNoMachines()
-	m.wantNothingLeft(3)
-	m.wantNeverTwoAtOnce()
-}
-
 func (m *machinist) createStandaloneMachine(name string) {
 	m.t.Helper()
 	m.createFleet(0, nil)

@@ -89,43 +89,42 @@ func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {
 //
 // Rule: azure-adopts-marked-only.
 func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
-	bothWays(t, func(t *testing.T, newCloud opener) {
-		c := newCloud(t, nil)
-		adopt := func(name, id string) error {
-			r := request(name, class())
-			_, err := c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
-				ProviderID: id, Tags: r.Tags})
-			return err
+	t.Parallel()
+	c := newCloud(t, nil)
+	adopt := func(name, id string) error {
+		r := request(name, class())
+		_, err := c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
+			ProviderID: id, Tags: r.Tags})
+		return err
+	}
+	for name, existing := range map[string]struct {
+		group string
+		tags  map[string]string
+	}{
+		"another-group": {"network", nil}, "own-group": {"MACHINES", nil},
+		"marked-otherwise": {"machines", map[string]string{"machinist-adoptable": "yes"}},
+	} {
+		theirs, _, err := c.launchIn(t.Context(), existing.group, name, existing.tags)
+		c.must(err)
+		if err := adopt("a", theirs); provider.CodeOf(err) != provider.FailedPrecondition ||
+			!strings.Contains(err.Error(), "machinist-adoptable=true") {
+			t.Errorf("%s: got %v, want FailedPrecondition with the tag to set", name, err)
 		}
-		for name, existing := range map[string]struct {
-			group string
-			tags  map[string]string
-		}{
-			"another-group": {"network", nil}, "own-group": {"MACHINES", nil},
-			"marked-otherwise": {"machines", map[string]string{"machinist-adoptable": "yes"}},
-		} {
-			theirs, _, err := c.launchIn(t.Context(), existing.group, name, existing.tags)
-			c.must(err)
-			if err := adopt("a", theirs); provider.CodeOf(err) != provider.FailedPrecondition ||
-				!strings.Contains(err.Error(), "machinist-adoptable=true") {
-				t.Errorf("%s: got %v, want FailedPrecondition with the tag to set", name, err)
-			}
-			get := lookup(request("a", class()))
-			get.ProviderID = theirs
-			in, err := c.driver().Get(t.Context(), get)
-			c.must(err)
-			if in.MachineUID != "" {
-				t.Errorf("%s: got a tag for machine %s, want none", name, in.MachineUID)
-			}
+		get := lookup(request("a", class()))
+		get.ProviderID = theirs
+		in, err := c.driver().Get(t.Context(), get)
+		c.must(err)
+		if in.MachineUID != "" {
+			t.Errorf("%s: got a tag for machine %s, want none", name, in.MachineUID)
 		}
-		for i, group := range []string{"network", "MACHINES"} {
-			offered, _, err := c.launchIn(t.Context(), group, "offered-"+strconv.Itoa(i), adoptableTags())
-			c.must(err)
-			for range 2 { // The second call simulates a retry after a crash.
-				c.must(adopt("b"+strconv.Itoa(i), offered))
-			}
+	}
+	for i, group := range []string{"network", "MACHINES"} {
+		offered, _, err := c.launchIn(t.Context(), group, "offered-"+strconv.Itoa(i), adoptableTags())
+		c.must(err)
+		for range 2 { // The second call simulates a retry after a crash.
+			c.must(adopt("b"+strconv.Itoa(i), offered))
 		}
-	})
+	}
 }
 
 // A user who can edit a class permits its Machines to adopt the instances of another existing cluster. The user then
@@ -133,41 +132,40 @@ func TestAttackTenantAdoptsAForeignVirtualMachine(t *testing.T) {
 //
 // Rule: former-identity-in-scope.
 func TestAttackClassAdoptsFromClusterInOtherGroup(t *testing.T) {
-	bothWays(t, func(t *testing.T, newCloud opener) {
-		c := newCloud(t, nil)
-		theirs := map[string]string{provider.TagCluster: "theirs", provider.TagMachineUID: "uid-theirs",
-			provider.TagMachine: "default/a"}
-		adopt := func(id string) (*provider.Instance, error) {
-			r := request("a", class())
-			return c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
-				ProviderID: id, Tags: r.Tags, FormerIdentity: &provider.Identity{ClusterID: "theirs", MachineUID: "uid-theirs"}})
-		}
-		elsewhere, _, err := c.launchIn(t.Context(), "network", "elsewhere", theirs)
+	t.Parallel()
+	c := newCloud(t, nil)
+	theirs := map[string]string{provider.TagCluster: "theirs", provider.TagMachineUID: "uid-theirs",
+		provider.TagMachine: "default/a"}
+	adopt := func(id string) (*provider.Instance, error) {
+		r := request("a", class())
+		return c.driver().Adopt(t.Context(), provider.AdoptRequest{Machine: r.Machine, Class: r.Class, ClusterID: cluster,
+			ProviderID: id, Tags: r.Tags, FormerIdentity: &provider.Identity{ClusterID: "theirs", MachineUID: "uid-theirs"}})
+	}
+	elsewhere, _, err := c.launchIn(t.Context(), "network", "elsewhere", theirs)
+	c.must(err)
+	if _, err := adopt(elsewhere); provider.CodeOf(err) != provider.FailedPrecondition ||
+		!strings.Contains(err.Error(), "resource group network") || !strings.Contains(err.Error(), "machinist-adoptable=true") {
+		t.Errorf("got %v, want FailedPrecondition with the group and the tag", err)
+	}
+	get := lookup(request("a", class()))
+	get.ProviderID = elsewhere
+	in, err := c.driver().Get(t.Context(), get)
+	c.must(err)
+	if in.ClusterID != "theirs" || in.MachineUID != "uid-theirs" {
+		t.Errorf("got the tags of machine %s in cluster %s, want no change", in.MachineUID, in.ClusterID)
+	}
+	for name, allowed := range map[string]struct {
+		group string
+		more  map[string]string
+	}{"own-group": {"Machines", nil}, "marked": {"network", adoptableTags()}} {
+		tags := maps.Clone(theirs)
+		maps.Copy(tags, allowed.more)
+		id, _, err := c.launchIn(t.Context(), allowed.group, name, tags)
 		c.must(err)
-		if _, err := adopt(elsewhere); provider.CodeOf(err) != provider.FailedPrecondition ||
-			!strings.Contains(err.Error(), "resource group network") || !strings.Contains(err.Error(), "machinist-adoptable=true") {
-			t.Errorf("got %v, want FailedPrecondition with the group and the tag", err)
+		if in, err := adopt(id); err != nil || in.ClusterID != cluster {
+			t.Errorf("%s: got %+v, %v, want the adopted virtual machine", name, in, err)
 		}
-		get := lookup(request("a", class()))
-		get.ProviderID = elsewhere
-		in, err := c.driver().Get(t.Context(), get)
-		c.must(err)
-		if in.ClusterID != "theirs" || in.MachineUID != "uid-theirs" {
-			t.Errorf("got the tags of machine %s in cluster %s, want no change", in.MachineUID, in.ClusterID)
-		}
-		for name, allowed := range map[string]struct {
-			group string
-			more  map[string]string
-		}{"own-group": {"Machines", nil}, "marked": {"network", adoptableTags()}} {
-			tags := maps.Clone(theirs)
-			maps.Copy(tags, allowed.more)
-			id, _, err := c.launchIn(t.Context(), allowed.group, name, tags)
-			c.must(err)
-			if in, err := adopt(id); err != nil || in.ClusterID != cluster {
-				t.Errorf("%s: got %+v, %v, want the adopted virtual machine", name, in, err)
-			}
-		}
-	})
+	}
 }
 
 // Azure, or an attacker who impersonates Azure, returns a next-page link to another host, to receive the access token.

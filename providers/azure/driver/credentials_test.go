@@ -105,46 +105,44 @@ func TestDriverUsesRotatedCredentials(t *testing.T) {
 }
 
 func TestCredentialsOfAnotherSubscriptionAreRefused(t *testing.T) {
-	bothWays(t, func(t *testing.T, newCloud opener) {
-		c := newCloud(t, nil)
-		in, err := c.driver().Create(t.Context(), request("a", class()))
-		c.must(err)
-		get := lookup(request("a", class()))
-		get.ProviderID, get.Class.Credentials = in.ProviderID, credentials("subscriptionID",
-			strings.Replace(subscription, "2", "4", 1))
-		if _, err := c.driver().Get(t.Context(), get); provider.CodeOf(err) != provider.FailedPrecondition {
-			t.Errorf("got %v, want FailedPrecondition", err)
-		}
-	})
+	t.Parallel()
+	c := newCloud(t, nil)
+	in, err := c.driver().Create(t.Context(), request("a", class()))
+	c.must(err)
+	get := lookup(request("a", class()))
+	get.ProviderID, get.Class.Credentials = in.ProviderID, credentials("subscriptionID",
+		strings.Replace(subscription, "2", "4", 1))
+	if _, err := c.driver().Get(t.Context(), get); provider.CodeOf(err) != provider.FailedPrecondition {
+		t.Errorf("got %v, want FailedPrecondition", err)
+	}
 }
 
 func TestCapacityReadsListOfSizes(t *testing.T) {
-	bothWays(t, func(t *testing.T, newCloud opener) {
-		c := newCloud(t, nil)
-		capacity := func(changes ...any) (provider.Capacity, error) {
-			return c.driver().Capacity(t.Context(), provider.CapacityRequest{Class: class(changes...)})
+	t.Parallel()
+	c := newCloud(t, nil)
+	capacity := func(changes ...any) (provider.Capacity, error) {
+		return c.driver().Capacity(t.Context(), provider.CapacityRequest{Class: class(changes...)})
+	}
+	got, err := capacity("vmSize", "Standard_NC24ads_A100_v4", "osDisk.sizeGiB", 100)
+	c.must(err)
+	gpus := got.Resources["nvidia.com/gpu"]
+	if got.Resources.Cpu().Value() != 24 || got.Resources.Memory().Value() != 220<<30-100<<20 || gpus.Value() != 1 ||
+		got.Resources.StorageEphemeral().Value() != 90<<30 || got.Architecture != "amd64" || got.Zone != "westeurope-1" ||
+		got.Region != "westeurope" {
+		t.Errorf("got %+v", got)
+	}
+	if got, err = capacity("vmSize", "Standard_D4ps_v5"); err != nil || got.Architecture != "arm64" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for field, changes := range map[string][]any{
+		"vmSize": {"vmSize", "Standard_Nothing"}, "zone": {"vmSize", "Standard_D4ps_v5", "zone", "3"},
+	} {
+		_, err := capacity(changes...)
+		if e, _ := err.(*provider.Error); e == nil || e.Code != provider.FailedPrecondition || e.Field != field {
+			t.Errorf("%v: got %v, want FailedPrecondition about %s", changes, err, field)
 		}
-		got, err := capacity("vmSize", "Standard_NC24ads_A100_v4", "osDisk.sizeGiB", 100)
-		c.must(err)
-		gpus := got.Resources["nvidia.com/gpu"]
-		if got.Resources.Cpu().Value() != 24 || got.Resources.Memory().Value() != 220<<30-100<<20 || gpus.Value() != 1 ||
-			got.Resources.StorageEphemeral().Value() != 90<<30 || got.Architecture != "amd64" || got.Zone != "westeurope-1" ||
-			got.Region != "westeurope" {
-			t.Errorf("got %+v", got)
-		}
-		if got, err = capacity("vmSize", "Standard_D4ps_v5"); err != nil || got.Architecture != "arm64" {
-			t.Errorf("got %+v, %v", got, err)
-		}
-		for field, changes := range map[string][]any{
-			"vmSize": {"vmSize", "Standard_Nothing"}, "zone": {"vmSize", "Standard_D4ps_v5", "zone", "3"},
-		} {
-			_, err := capacity(changes...)
-			if e, _ := err.(*provider.Error); e == nil || e.Code != provider.FailedPrecondition || e.Field != field {
-				t.Errorf("%v: got %v, want FailedPrecondition about %s", changes, err, field)
-			}
-		}
-		if _, err := capacity("vmSize", "Standard_M128s", "zone", nil); provider.CodeOf(err) != provider.FailedPrecondition {
-			t.Errorf("a size that the subscription may not use: got %v, want FailedPrecondition", err)
-		}
-	})
+	}
+	if _, err := capacity("vmSize", "Standard_M128s", "zone", nil); provider.CodeOf(err) != provider.FailedPrecondition {
+		t.Errorf("a size that the subscription may not use: got %v, want FailedPrecondition", err)
+	}
 }

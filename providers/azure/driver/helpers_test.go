@@ -16,7 +16,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
-	"machinist.dev/machinist/providers/azure/fakeazure/sdkfake"
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
@@ -50,41 +49,9 @@ type cloud struct {
 	launched  int
 }
 
-// opener creates a fake Azure. The function setOptions can change the default options of the fake Azure.
-type opener func(t *testing.T, setOptions func(*fakeazure.Options)) *cloud
-
-// bothWays runs a test over HTTP, and again behind the fake servers of the SDK.
-func bothWays(t *testing.T, test func(*testing.T, opener)) {
-	t.Helper()
-	for name, open := range map[string]opener{
-		"over HTTP": newCloud, "through the fake servers of the SDK": newCloudBehindSDK,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, open)
-		})
-	}
-}
-
-// newCloud starts a fake Azure that serves TLS on the loopback interface.
+// newCloud starts a fake Azure that serves TLS on the loopback interface. The function change can change the default
+// options.
 func newCloud(t *testing.T, change func(*fakeazure.Options)) *cloud {
-	t.Helper()
-	c := cloudOf(t, change)
-	server := httptest.NewTLSServer(c.Azure)
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	c.url, c.transport = server.URL, server.Client().Transport
-	return c
-}
-
-// newCloudBehindSDK creates a fake Azure without network connections.
-func newCloudBehindSDK(t *testing.T, change func(*fakeazure.Options)) *cloud {
-	t.Helper()
-	c := cloudOf(t, change)
-	c.url, c.transport = "https://management.example.com", sdkfake.New(c.Azure)
-	return c
-}
-
-func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	t.Helper()
 	o := fakeazure.Options{
 		Tenant: tenant, Subscription: subscription, Client: application, Secret: secret,
@@ -95,7 +62,9 @@ func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	}
 	azure := fakeazure.New(o)
 	t.Cleanup(azure.Close)
-	return &cloud{T: t, Azure: azure, settle: 2 * time.Second}
+	server := httptest.NewTLSServer(azure)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return &cloud{T: t, Azure: azure, url: server.URL, transport: server.Client().Transport, settle: 2 * time.Second}
 }
 
 // driver returns a new driver with empty caches, as after a restart of the provider.

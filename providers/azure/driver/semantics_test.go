@@ -26,21 +26,19 @@ type behavior struct {
 	faults  []fakeazure.Fault
 	// missNew is true if Get may return NotFound for a new machine.
 	missNew bool
-	// true if the test also runs behind the SDK's fake servers, which drop fields that the SDK's types lack
-	overSDK bool
 }
 
 func behaviors() map[string]behavior {
 	create := "VirtualMachines_CreateOrUpdate"
 	return map[string]behavior{
-		"reads do not find new resources": {Semantics: fakeazure.Semantics{ReadsMissNew: lag}, missNew: true, overSDK: true},
-		"reads find deleted resources":    {Semantics: fakeazure.Semantics{ReadsShowDeleted: lag}, overSDK: true},
-		"tags appear late":                {Semantics: fakeazure.Semantics{TagsLate: lag}, overSDK: true},
-		"states change back":              {Semantics: fakeazure.Semantics{StateReverts: lag}, overSDK: true},
-		"lists lag":                       {listLag: lag, overSDK: true},
+		"reads do not find new resources": {Semantics: fakeazure.Semantics{ReadsMissNew: lag}, missNew: true},
+		"reads find deleted resources":    {Semantics: fakeazure.Semantics{ReadsShowDeleted: lag}},
+		"tags appear late":                {Semantics: fakeazure.Semantics{TagsLate: lag}},
+		"states change back":              {Semantics: fakeazure.Semantics{StateReverts: lag}},
+		"lists lag":                       {listLag: lag},
 		"lists lack a page":               {Semantics: fakeazure.Semantics{ListsMissPage: true}},
 		"lists repeat and reverse":        {Semantics: fakeazure.Semantics{ListsRepeat: true, ListsReverse: true}},
-		"lists in upper case":             {Semantics: fakeazure.Semantics{ListsUpper: true}, overSDK: true},
+		"lists in upper case":             {Semantics: fakeazure.Semantics{ListsUpper: true}},
 		"quota is released late":          {Semantics: fakeazure.Semantics{QuotaLag: lag}, quota: 4},
 		"tokens expire early":             {Semantics: fakeazure.Semantics{TokenLife: time.Second}},
 		"clock ahead":                     {Semantics: fakeazure.Semantics{ClockSkew: 5 * time.Minute}},
@@ -72,7 +70,7 @@ func behaviors() map[string]behavior {
 }
 
 // open returns a new fake Azure with this behavior, in which a virtual machine of another owner exists.
-func (with behavior) open(t *testing.T, newCloud opener) *cloud {
+func (with behavior) open(t *testing.T) *cloud {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
 		o.BootDuration, o.StopDuration, o.ChangeDuration = 50*time.Millisecond, 50*time.Millisecond, 10*time.Millisecond
@@ -120,27 +118,21 @@ func (c *cloud) deleteUntilGone(d provider.Driver, req provider.DeleteRequest) {
 	})
 }
 
-func forAllBehaviors(t *testing.T, test func(*testing.T, behavior, opener)) {
+func forAllBehaviors(t *testing.T, test func(*testing.T, behavior)) {
 	t.Helper()
 	for name, with := range behaviors() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, with, newCloud)
+			test(t, with)
 		})
-		if with.overSDK {
-			t.Run(name+", through the fake servers of the SDK", func(t *testing.T) {
-				t.Parallel()
-				test(t, with, newCloudBehindSDK)
-			})
-		}
 	}
 }
 
 // Create must create exactly one virtual machine, and Get must find it until it runs. After the deletion of the
 // Machine, Azure must contain the same resources as before its creation.
 func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
-	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
-		c := with.open(t, newCloud)
+	forAllBehaviors(t, func(t *testing.T, with behavior) {
+		c := with.open(t)
 		before := c.Resources()
 		for n, name := range []string{"a", "b"} {
 			d, req := c.driver(), request(name, class())
@@ -178,8 +170,8 @@ func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 // If Create failed, Delete finds the instance by its tags. If Delete returns Gone before CreateSettle has passed, the
 // instance may still appear. A later call of Delete must then delete it.
 func TestDeleteRightAfterCreate(t *testing.T) {
-	forAllBehaviors(t, func(t *testing.T, with behavior, newCloud opener) {
-		c := with.open(t, newCloud)
+	forAllBehaviors(t, func(t *testing.T, with behavior) {
+		c := with.open(t)
 		before := c.Resources()
 		d, req := c.driver(), request("a", class())
 		in, err := d.Create(t.Context(), req)
@@ -208,28 +200,27 @@ func TestDeleteRightAfterCreate(t *testing.T) {
 
 // No read by ID returns the resources of a new machine yet. The driver must trust the response to its own write.
 func TestDeleteOfMachineThatReadsDoNotFind(t *testing.T) {
-	bothWays(t, func(t *testing.T, newCloud opener) {
-		c := newCloud(t, nil)
-		d, req := c.driver(), request("a", class())
-		in := c.createUntilDone(d, req)
-		var ends []func()
-		for _, kind := range []string{"VirtualMachines", "NetworkInterfaces", "PublicIPAddresses", "Disks"} {
-			ends = append(ends, c.Inject(fakeazure.Fault{Operation: kind + "_Get", Status: http.StatusNotFound,
-				Code: "ResourceNotFound"}))
-		}
-		del := deletion(req)
-		del.ProviderID, del.Scope = in.ProviderID, in.Scope
-		result, err := d.Delete(t.Context(), del)
-		c.must(err)
-		if result.Gone {
-			t.Error("Delete reported Gone although only reads do not find the machine")
-		}
-		for _, end := range ends {
-			end()
-		}
-		c.deleteUntilGone(d, del)
-		c.nothingLeft()
-	})
+	t.Parallel()
+	c := newCloud(t, nil)
+	d, req := c.driver(), request("a", class())
+	in := c.createUntilDone(d, req)
+	var ends []func()
+	for _, kind := range []string{"VirtualMachines", "NetworkInterfaces", "PublicIPAddresses", "Disks"} {
+		ends = append(ends, c.Inject(fakeazure.Fault{Operation: kind + "_Get", Status: http.StatusNotFound,
+			Code: "ResourceNotFound"}))
+	}
+	del := deletion(req)
+	del.ProviderID, del.Scope = in.ProviderID, in.Scope
+	result, err := d.Delete(t.Context(), del)
+	c.must(err)
+	if result.Gone {
+		t.Error("Delete reported Gone although only reads do not find the machine")
+	}
+	for _, end := range ends {
+		end()
+	}
+	c.deleteUntilGone(d, del)
+	c.nothingLeft()
 }
 
 func TestDriverIgnoresCaseOfLists(t *testing.T) {
@@ -257,39 +248,38 @@ func TestDriverIgnoresCaseOfLists(t *testing.T) {
 }
 
 func TestDriverKeepsMachineOfOtherOwnerWithSameName(t *testing.T) {
-	bothWays(t, func(t *testing.T, newCloud opener) {
-		for name, tags := range map[string]map[string]string{
-			"without tags":          nil,
-			"of another machine":    {provider.TagCluster: cluster, provider.TagMachineUID: "another"},
-			"of another cluster":    {provider.TagCluster: "cluster-b", provider.TagMachineUID: "uid-of-a"},
-			"with half of the tags": {provider.TagMachineUID: "uid-of-a"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				c := newCloud(t, nil)
-				d, req := c.driver(), request("a", class())
-				in := c.createUntilDone(d, req)
-				del := deletion(req)
-				del.ProviderID, del.Scope = in.ProviderID, in.Scope
-				c.deleteUntilGone(d, del)
-				_, _, err := c.launchNamed(t.Context(), in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], tags)
-				c.must(err)
-				before := c.Resources()
-				if got, err := d.Create(t.Context(), req); err == nil {
-					t.Errorf("Create: got %+v, want an error", got)
-				}
-				if result, err := d.Delete(t.Context(), del); err == nil {
-					t.Errorf("Delete by provider ID: got %+v, want an error", result)
-				}
-				if _, err := d.Get(t.Context(), lookup(req)); !provider.IsNotFound(err) {
-					t.Errorf("Get by tags: got %v, want NotFound", err)
-				}
-				c.deleteUntilGone(d, deletion(req))
-				if left := c.Resources(); !slices.Equal(left, before) || c.CreatedCount() != 2 {
-					t.Errorf("got the resources %v, want %v", left, before)
-				}
-			})
-		}
-	})
+	t.Parallel()
+	for name, tags := range map[string]map[string]string{
+		"without tags":          nil,
+		"of another machine":    {provider.TagCluster: cluster, provider.TagMachineUID: "another"},
+		"of another cluster":    {provider.TagCluster: "cluster-b", provider.TagMachineUID: "uid-of-a"},
+		"with half of the tags": {provider.TagMachineUID: "uid-of-a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCloud(t, nil)
+			d, req := c.driver(), request("a", class())
+			in := c.createUntilDone(d, req)
+			del := deletion(req)
+			del.ProviderID, del.Scope = in.ProviderID, in.Scope
+			c.deleteUntilGone(d, del)
+			_, _, err := c.launchNamed(t.Context(), in.ProviderID[strings.LastIndex(in.ProviderID, "/")+1:], tags)
+			c.must(err)
+			before := c.Resources()
+			if got, err := d.Create(t.Context(), req); err == nil {
+				t.Errorf("Create: got %+v, want an error", got)
+			}
+			if result, err := d.Delete(t.Context(), del); err == nil {
+				t.Errorf("Delete by provider ID: got %+v, want an error", result)
+			}
+			if _, err := d.Get(t.Context(), lookup(req)); !provider.IsNotFound(err) {
+				t.Errorf("Get by tags: got %v, want NotFound", err)
+			}
+			c.deleteUntilGone(d, deletion(req))
+			if left := c.Resources(); !slices.Equal(left, before) || c.CreatedCount() != 2 {
+				t.Errorf("got the resources %v, want %v", left, before)
+			}
+		})
+	}
 }
 
 func TestHugeResponseIsErrorWithLimit(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// Call is a parsed request. ServeHTTP creates it from an HTTP request, and package sdkfake creates it from a call of
-// the SDK.
-type Call struct {
+// call is a parsed request that is being executed. Callers of its methods must hold azure.mu.
+type call struct {
+	azure *Azure
 	// Operation is a name of the published API, such as "VirtualMachines_Get". Unknown operations are refused.
 	Operation string
 	// Subscription, Group and Names are parts of the URL path. Names contains all names in the path except the
@@ -28,11 +28,14 @@ type Call struct {
 	// Location link of an operation. If Monitor is false, the call reads the status of the operation.
 	Expand, Filter, SkipToken string
 	Monitor                   bool
-	// Body is the JSON body.
+	// Body is the JSON body, and body is the object that it contains.
 	Body []byte
+	body object
+	// asyncFailure is the error of the operation that this call starts, or nil for success.
+	asyncFailure *failure
 }
 
-// Answer is the response to a Call.
+// Answer is the response to a call.
 type Answer struct {
 	Status int
 	// Code is the error code, which is also in the body, or empty.
@@ -47,8 +50,8 @@ type Answer struct {
 	SkipToken string
 }
 
-// ErrNoAnswer means that a call gets no response.
-var ErrNoAnswer = errors.New("the connection ends without an answer")
+// errNoAnswer means that a call gets no response.
+var errNoAnswer = errors.New("the connection ends without an answer")
 
 // failure is an error in Azure's format.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
@@ -71,18 +74,8 @@ func refuse(f *failure) Answer {
 	return out
 }
 
-// call is a Call that is being executed. Callers of its methods must hold azure.mu.
-type call struct {
-	Call
-	azure *Azure
-	body  object
-	// asyncFailure is the error of the operation that this call starts, or nil for success.
-	asyncFailure *failure
-}
-
-// Do executes a call. Without a response, it returns ErrNoAnswer or the error of the context.
-func (a *Azure) Do(ctx context.Context, in Call) (Answer, error) {
-	c := &call{Call: in, azure: a}
+// do executes a call. Without a response, it returns errNoAnswer or the error of the context.
+func (a *Azure) do(ctx context.Context, c *call) (Answer, error) {
 	before, after := a.inject(c)
 	if before != nil {
 		if out, err := before.effect(ctx, c); out != nil || err != nil {
@@ -96,7 +89,7 @@ func (a *Azure) Do(ctx context.Context, in Call) (Answer, error) {
 	}
 	out := c.serve()
 	if after != nil && after.LoseAnswer {
-		return Answer{}, ErrNoAnswer
+		return Answer{}, errNoAnswer
 	}
 	return out, nil
 }

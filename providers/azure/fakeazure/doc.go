@@ -1,7 +1,6 @@
 // Package fakeazure is a fake Azure in memory with the wire format of the real Azure. The package implements the
 // parts of Azure Resource Manager and Microsoft Entra that a provider of virtual machines uses. The fake serves HTTP.
-// Clients of the SDK require TLS, because the SDK sends tokens only over TLS. Azure.Do executes requests that another
-// package, such as sdkfake, has parsed.
+// Clients of the SDK require TLS, because the SDK sends tokens only over TLS.
 //
 // The state consists of virtual machines, disks, interfaces, addresses and operations in progress. Requests are
 // checked as by the published API, and faults can be injected. Comments link to Azure's documentation of each

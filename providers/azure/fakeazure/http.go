@@ -18,7 +18,8 @@ func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	query := r.URL.Query()
-	c := Call{
+	c := &call{
+		azure:        a,
 		Subscription: segmentAfter(r.URL.Path, "subscriptions"), Group: segmentAfter(r.URL.Path, "resourcegroups"),
 		Version:       query.Get("api-version"),
 		Authorization: r.Header.Get("Authorization"), ContentType: r.Header.Get("Content-Type"),
@@ -33,7 +34,7 @@ func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.Body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		return // The client has disconnected, or the request is too long.
 	}
-	out, err := a.Do(r.Context(), c)
+	out, err := a.do(r.Context(), c)
 	if err != nil {
 		panic(http.ErrAbortHandler) // Close the connection without an answer.
 	}
@@ -57,11 +58,6 @@ func (out Answer) write(w http.ResponseWriter, r *http.Request) {
 		query.Set("$skiptoken", out.SkipToken)
 		out.Body["nextLink"] = base + r.URL.Path + "?" + query.Encode()
 	}
-	out.Write(w)
-}
-
-// Write sends the status, the headers and the body, but no links that depend on the request.
-func (out Answer) Write(w http.ResponseWriter) {
 	for key, values := range out.Header {
 		w.Header()[key] = values
 	}

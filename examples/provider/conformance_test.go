@@ -19,6 +19,7 @@ func TestConformance(t *testing.T) {
 		Class:        provider.Class{Spec: spec("small")},
 		OtherSpec:    spec("large"),
 		InvalidSpecs: []conformance.InvalidSpec{{Name: "an unknown size", Spec: spec("huge"), Field: "size"}},
+		MinCases:     35,
 		Cloud: conformance.Cloud{
 			Resources: func(ctx context.Context) (names []string, err error) {
 				machines, err := folder.list(ctx)

@@ -36,12 +36,14 @@ func TestTheDriverConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
+			minCases := 84
 			// The simulated cloud never deletes an address before its instance. An operation on a running instance
 			// either succeeds or changes nothing. Each address is created with its instance.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
 				conformance.UntaggedParts, conformance.PartsReserved}
 			if settings != (simcloud.Settings{}) {
 				never = append(never, conformance.HugeAnswers) // The length of answers does not depend on these settings.
+				minCases = 83
 			}
 			conformance.Run(t, conformance.Config{
 				New: func() (provider.Driver, error) {
@@ -63,6 +65,7 @@ func TestTheDriverConforms(t *testing.T) {
 				Version:             "v1.36.3",
 				Timeout:             time.Minute,
 				RequireHooks:        true,
+				MinCases:            minCases,
 				ImpossibleFaults:    never,
 				Legacies:            simLegacies(),
 				CollectorTags:       []string{driver.LegacyTagRole},

@@ -126,6 +126,7 @@ func TestCloudConforms(t *testing.T) {
 				OtherSpec:    spec("large"),
 				InvalidSpecs: []conformance.InvalidSpec{{Name: "no size", Spec: spec(""), Field: "size"}},
 				Timeout:      20 * time.Second,
+				MinCases:     41,
 				Cloud: conformance.Cloud{
 					Resources: func(context.Context) (all []string, err error) {
 						for _, in := range cloud.LiveInstances() {

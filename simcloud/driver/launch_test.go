@@ -3,7 +3,6 @@ package driver_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,69 +43,6 @@ func (s *sim) raw(providerID string) *simcloud.Instance {
 	in, err := s.client.GetInstance(s.Context(), providerID[strings.LastIndex(providerID, "/")+1:])
 	must(s, err)
 	return in
-}
-
-// Rule: create-is-idempotent.
-func TestRetryAfterLostAnswerReturnsSameInstance(t *testing.T) {
-	s := newSim(t)
-	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1,
-		Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
-	_, err := s.driver.Create(t.Context(), createRequest("a"))
-	if code := provider.CodeOf(err); !code.Ambiguous() {
-		t.Fatalf("the lost answer is %v: code %s must be ambiguous", err, code)
-	}
-	first, err := s.get(provider.GetRequest{Machine: machine("a")})
-	must(t, err)
-	if second := s.create("a"); second.ProviderID != first.ProviderID || s.created() != 1 {
-		t.Errorf("created %s after %s, %d in total", second.ProviderID, first.ProviderID, s.created())
-	}
-}
-
-func TestTokenWithOtherParametersIsAlreadyExists(t *testing.T) {
-	s := newSim(t)
-	first := s.create("a")
-	req := createRequest("a")
-	req.UserData = provider.NewSecret([]byte("#cloud-config\n# other\n"))
-	_, err := s.driver.Create(t.Context(), req)
-	wantCode(t, err, provider.AlreadyExists)
-	found, err := s.get(provider.GetRequest{Machine: req.Machine})
-	if err != nil || found.ProviderID != first.ProviderID || s.created() != 1 {
-		t.Errorf("found %v %v, %d instances in total; expected %s and 1", found, err, s.created(), first.ProviderID)
-	}
-}
-
-func TestLaterAttemptReturnsInstanceOfEarlierAttempt(t *testing.T) {
-	s := newSim(t)
-	first := s.create("a")
-	req := createRequest("a")
-	req.Token, req.UserData = "uid-of-a-2", provider.NewSecret([]byte("#cloud-config\n# attempt 2\n"))
-	second, err := s.driver.Create(t.Context(), req)
-	must(t, err)
-	if second.ProviderID != first.ProviderID || s.created() != 1 {
-		t.Errorf("created %s in addition to %s", second.ProviderID, first.ProviderID)
-	}
-	if gone, err := s.delete(provider.DeleteRequest{Machine: req.Machine, ProviderID: first.ProviderID}); !gone ||
-		err != nil {
-		t.Fatal(gone, err)
-	}
-	third, err := s.driver.Create(t.Context(), req)
-	must(t, err)
-	if third.ProviderID == first.ProviderID || s.created() != 2 {
-		t.Errorf("attempt 2 returned %s after it was gone; %d in total", third.ProviderID, s.created())
-	}
-}
-
-func TestTokenOfTerminatedInstanceIsAlreadyExists(t *testing.T) {
-	s := newSim(t)
-	in := s.create("a")
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
-		err != nil {
-		t.Fatal(gone, err)
-	}
-	_, err := s.driver.Create(t.Context(), createRequest("a"))
-	wantCode(t, err, provider.AlreadyExists)
-	_, err = s.get(provider.GetRequest{Machine: machine("a")})
-	wantCode(t, err, provider.NotFound)
 }
 
 func TestRequestedTagsDoNotOverrideOwner(t *testing.T) {
@@ -216,55 +152,12 @@ func TestGetByProviderIDAndByTags(t *testing.T) {
 	}
 }
 
-func TestTerminatedInstanceIsNotFound(t *testing.T) {
+func TestListRefusesInvalidRequests(t *testing.T) {
 	s := newSim(t)
-	in := s.create("a")
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone ||
-		err != nil {
-		t.Fatal(gone, err)
+	for _, req := range []provider.ListRequest{{Class: class()}, {Class: class(), ClusterID: cluster, Continue: "made up"}} {
+		_, err := s.driver.List(t.Context(), req)
+		wantCode(t, err, provider.InvalidArgument)
 	}
-	if s.raw(in.ProviderID).State != simcloud.StateTerminated {
-		t.Fatal("the cloud does not return the instance any more, so this tests nothing")
-	}
-	_, byID := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: in.ProviderID})
-	_, byTags := s.get(provider.GetRequest{Machine: machine("a")})
-	wantCode(t, byID, provider.NotFound)
-	wantCode(t, byTags, provider.NotFound)
-}
-
-func TestListReturnsAllPagesOfOneCluster(t *testing.T) {
-	s := newSim(t)
-	d := newDriver(t, driver.Options{Endpoints: []string{s.url}, PageSize: 2})
-	var want []string
-	for i := range 5 {
-		want = append(want, s.create(fmt.Sprintf("m-%d", i)).ProviderID)
-		s.createOutside(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "x"})
-		s.createOutside(nil)
-	}
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("m-2"), ProviderID: want[2]}); !gone || err != nil {
-		t.Fatal(gone, err)
-	}
-	want = slices.Delete(want, 2, 3)
-	var got []string
-	req, pages := provider.ListRequest{Class: class(), ClusterID: cluster}, 0
-	for {
-		page, err := d.List(t.Context(), req)
-		must(t, err)
-		pages++
-		for _, in := range page.Instances {
-			got = append(got, in.ProviderID)
-		}
-		if req.Continue = page.Continue; req.Continue == "" {
-			break
-		}
-	}
-	if !slices.Equal(got, want) || pages != 2 {
-		t.Errorf("%d pages with\n%v, expected 2 with\n%v", pages, got, want)
-	}
-	_, err := d.List(t.Context(), provider.ListRequest{Class: class()})
-	wantCode(t, err, provider.InvalidArgument)
-	_, err = d.List(t.Context(), provider.ListRequest{Class: class(), ClusterID: cluster, Continue: "made up"})
-	wantCode(t, err, provider.InvalidArgument)
 }
 
 // Rule: one-list-per-scope.

@@ -25,27 +25,27 @@ func scheme() *runtime.Scheme {
 	return s
 }
 
-type world struct {
+type testServer struct {
 	*Server
 	client.Client
 	now time.Time
 }
 
-func newWorld() *world {
-	w := &world{now: epoch}
+func newTestServer() *testServer {
+	w := &testServer{now: epoch}
 	w.Server = New(scheme(), func() time.Time { return w.now })
 	w.Client = w.Server.Client("test")
 	return w
 }
 
-func (w *world) must(t testing.TB, err error) {
+func (w *testServer) must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func reload[T client.Object](t testing.TB, w *world, o T) T {
+func reload[T client.Object](t testing.TB, w *testServer, o T) T {
 	t.Helper()
 	w.must(t, w.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	return o

@@ -18,7 +18,7 @@ import (
 
 const actors = 2
 
-type world struct {
+type testClient struct {
 	client.Client
 	namespace string
 	read      [actors]map[string]client.Object
@@ -27,8 +27,8 @@ type world struct {
 	owners    map[types.UID]string
 }
 
-func newWorld(c client.Client, namespace string) *world {
-	w := &world{Client: c, namespace: namespace, versions: map[string]int64{}, owners: map[types.UID]string{}}
+func newTestClient(c client.Client, namespace string) *testClient {
+	w := &testClient{Client: c, namespace: namespace, versions: map[string]int64{}, owners: map[types.UID]string{}}
 	for i := range w.read {
 		w.read[i] = map[string]client.Object{}
 	}
@@ -36,7 +36,7 @@ func newWorld(c client.Client, namespace string) *world {
 }
 
 // outcome describes the result of a request. The text omits values that always differ between two servers.
-func (w *world) outcome(err error, objects ...client.Object) string {
+func (w *testClient) outcome(err error, objects ...client.Object) string {
 	if err != nil {
 		if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 			var causes []string
@@ -64,7 +64,7 @@ func (w *world) outcome(err error, objects ...client.Object) string {
 	return strings.Join(parts, "\n")
 }
 
-func (w *world) version(o client.Object) string {
+func (w *testClient) version(o client.Object) string {
 	version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {
 		return fmt.Sprintf("version %q", o.GetResourceVersion())
@@ -84,7 +84,7 @@ func (w *world) version(o client.Object) string {
 	return result
 }
 
-func (w *world) describe(o client.Object) string {
+func (w *testClient) describe(o client.Object) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		return err.Error()
@@ -118,7 +118,7 @@ func (w *world) describe(o client.Object) string {
 var podFields = []string{"nodeName", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy",
 	"schedulerName", "tolerations", "priority"}
 
-func (w *world) normalize(metadata map[string]any) {
+func (w *testClient) normalize(metadata map[string]any) {
 	for _, name := range []string{"uid", "resourceVersion", "managedFields"} {
 		delete(metadata, name)
 	}
@@ -141,7 +141,7 @@ func (w *world) normalize(metadata map[string]any) {
 	}
 }
 
-func (w *world) keep(actor int, slot string, o client.Object) {
+func (w *testClient) keep(actor int, slot string, o client.Object) {
 	w.read[actor][slot] = o
 	if o.GetUID() != "" {
 		w.owners[o.GetUID()] = slot

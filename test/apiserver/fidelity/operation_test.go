@@ -25,7 +25,7 @@ import (
 
 type operation struct {
 	*rand.Rand
-	*world
+	*testClient
 	sample sample
 	actor  int
 	slot   string

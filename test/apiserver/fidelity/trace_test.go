@@ -46,7 +46,7 @@ func compare(t *testing.T, kube client.Client, seed uint64) {
 	}
 	namespace := ns.Name
 	server := apiserver.New(env.Scheme(), time.Now)
-	worlds := []*world{newWorld(kube, namespace), newWorld(server.Client("trace"), namespace)}
+	clients := []*testClient{newTestClient(kube, namespace), newTestClient(server.Client("trace"), namespace)}
 	r := rand.New(rand.NewPCG(seed, 0))
 	var log []string
 	// Use at most two kinds, so that many requests of the trace affect the same objects.
@@ -56,8 +56,8 @@ func compare(t *testing.T, kube client.Client, seed uint64) {
 		op := ops[r.IntN(len(ops))]
 		slot, actor, choice := fmt.Sprint(s.name, "-", r.IntN(2)), r.IntN(actors), r.Uint64()
 		var outcomes [2]string
-		for i, w := range worlds {
-			o := &operation{Rand: rand.New(rand.NewPCG(choice, 0)), world: w, sample: s, actor: actor, slot: slot}
+		for i, w := range clients {
+			o := &operation{Rand: rand.New(rand.NewPCG(choice, 0)), testClient: w, sample: s, actor: actor, slot: slot}
 			outcomes[i] = op(o)
 			if i == 0 {
 				log = append(log, fmt.Sprintf("actor %d, %s: %s", actor, slot, o.name))
@@ -70,8 +70,8 @@ func compare(t *testing.T, kube client.Client, seed uint64) {
 	}
 	for _, s := range kinds {
 		var outcomes [2]string
-		for i, w := range worlds {
-			o := &operation{world: w, sample: s}
+		for i, w := range clients {
+			o := &operation{testClient: w, sample: s}
 			outcomes[i] = o.all()
 		}
 		if outcomes[0] != outcomes[1] {

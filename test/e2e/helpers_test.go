@@ -3,16 +3,21 @@
 package e2e
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
@@ -128,4 +133,39 @@ func (m *machinist) awaitGone(machine v1beta1.Machine) {
 	m.await("the end of machine "+machine.Name, func(machines []v1beta1.Machine) bool {
 		return !hasMachine(machines, machine.Name)
 	})
+}
+
+func (m *machinist) awaitAvailable(n int) []v1beta1.Machine {
+	m.t.Helper()
+	return m.await(fmt.Sprintf("%d available machines", n), func(machines []v1beta1.Machine) bool {
+		return len(machines) == n && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.Status.Phase != v1beta1.MachineAvailable ||
+				!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+		})
+	})
+}
+
+func (m *machinist) nodes(c client.Client) []string {
+	m.t.Helper()
+	list := &corev1.NodeList{}
+	if err := c.List(context.Background(), list); err != nil {
+		m.t.Fatalf("list nodes: %v", err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
+// wantNothingLeft requires that no instance is live and that the cloud has created the given number of instances in
+// total.
+func (m *machinist) wantNothingLeft(made int) {
+	m.t.Helper()
+	if n := m.countLive(); n != 0 {
+		m.t.Errorf("%d instances are left", n)
+	}
+	if n := len(m.instances()); n != made {
+		m.t.Errorf("the cloud created %d instances, want %d", n, made)
+	}
 }

@@ -165,55 +165,6 @@ func plainUserData(o client.Object) {
 	}
 }
 
-// Rule: instance-owned-by-tags.
-func TestInstallationsInOneAccountAreIndependent(t *testing.T) {
-	t.Parallel()
-	cloudURL := ""
-	a := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(cloud string) string {
-		cloudURL = cloud
-		return cloud
-	}})
-	b := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(string) string {
-		return cloudURL
-	}})
-	a.removeDelays()
-	a.createFleet(2, plainUserData)
-	b.createFleet(2, func(o client.Object) {
-		plainUserData(o)
-		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.CredentialsSecret {
-			s.StringData = map[string]string{"token": a.CloudToken()}
-		}
-	})
-	machines := append(a.awaitAvailable(2), b.awaitAvailable(2)...)
-	ghosts := []simcloud.Instance{a.createOrphan(a.clusterID(), namespace+"/ghost"),
-		a.createOrphan(b.clusterID(), namespace+"/ghost")}
-	a.awaitTerminated(ghosts...)
-
-	// Stop the provider of installation "b". Then the provider of installation "a" checks for orphans several times.
-	// The orphan with the tags of installation b must remain.
-	if err := b.Provider.Stop(15 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	theirs := a.createOrphan(b.clusterID(), namespace+"/ghost")
-	a.awaitTerminated(a.createOrphan(a.clusterID(), namespace+"/ghost"))
-	a.wantUntouched(theirs)
-
-	var instances []simcloud.Instance
-	for _, r := range a.instances() {
-		if slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.Spec.ProviderID == r.ProviderID }) {
-			instances = append(instances, r.Instance)
-		}
-	}
-	if len(instances) != 4 {
-		t.Fatalf("got instances of %d machines, want 4", len(instances))
-	}
-	a.wantUntouched(instances...)
-	if err := b.Provider.Start(); err != nil {
-		t.Fatal(err)
-	}
-	a.awaitTerminated(theirs)
-}
-
 // Two namespaces of one control cluster have separate installations, with the same cluster ID in one of the cases. No
 // installation may change the instances of the other installation.
 //

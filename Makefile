@@ -164,7 +164,7 @@ e2e-vm: controlplane build guest ## Test virtual machines with libvirt, QEMU and
 UITEST = cd test/ui && GOWORK=off $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -timeout 10m
 
 .PHONY: e2e-ui
-e2e-ui: controlplane build ## Test machinist ui in a browser (Chromium) with the simulated cloud and 10,000 machines
+e2e-ui: controlplane build ## Test machinist ui in a browser (Chromium) with the simulated cloud
 	hack/chromium.sh >/dev/null
 	$(UITEST) .
 

@@ -5,17 +5,14 @@ package ui
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -70,8 +67,6 @@ func (f *fleet) create(o client.Object) {
 	}
 }
 
-func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
-
 func (f *fleet) await(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
 	f.t.Helper()
 	check := func(l *v1beta1.MachineDeploymentList) (bool, string) {
@@ -81,15 +76,6 @@ func (f *fleet) await(what string, done func(*v1beta1.MachineDeployment) bool) *
 	return &list.Items[0]
 }
 
-func (f *fleet) machines() []v1beta1.Machine {
-	f.t.Helper()
-	var list v1beta1.MachineList
-	if err := f.api.List(context.Background(), &list, client.InNamespace(f.namespace)); err != nil {
-		f.t.Fatal(err)
-	}
-	return list.Items
-}
-
 func (f *fleet) change(edit func(*v1beta1.MachineDeployment)) {
 	f.t.Helper()
 	d := f.await("the deployment", func(*v1beta1.MachineDeployment) bool { return true })
@@ -97,18 +83,5 @@ func (f *fleet) change(edit func(*v1beta1.MachineDeployment)) {
 	edit(d)
 	if err := f.api.Patch(context.Background(), d, client.MergeFrom(before)); err != nil {
 		f.t.Fatal(err)
-	}
-}
-
-func (f *fleet) loseInstance(m *v1beta1.Machine) {
-	f.t.Helper()
-	cloud, err := running.CloudAdmin()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	id := m.Spec.ProviderID[strings.LastIndex(m.Spec.ProviderID, "/")+1:]
-	vanishes := simcloud.InstanceFault{Kind: simcloud.FaultVanishes}
-	if _, err := cloud.AddInstanceFault(context.Background(), id, vanishes); err != nil {
-		f.t.Fatalf("lose instance %s: %v", id, err)
 	}
 }

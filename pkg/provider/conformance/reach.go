@@ -54,7 +54,7 @@ func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set))
 func (t *trial) inject(fault Fault) (end func()) {
 	t.Helper()
 	if slices.Contains(t.ImpossibleFaults, fault.Kind) {
-		t.skip("Config.Never has " + string(fault.Kind))
+		t.skip("Config.ImpossibleFaults has " + string(fault.Kind))
 	}
 	end, injected := t.tryInject(fault)
 	if !injected {

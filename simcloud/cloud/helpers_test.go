@@ -36,8 +36,8 @@ func (h *fakeHosts) Stop(id string) {
 	delete(h.on, id)
 }
 
-// world is a simulated cloud with a fake clock and a state directory.
-type world struct {
+// testCloud is a simulated cloud with a fake clock and a state directory.
+type testCloud struct {
 	t       *testing.T
 	dir     string
 	catalog *catalog.Catalog
@@ -47,8 +47,8 @@ type world struct {
 	*Cloud
 }
 
-// newWorld creates the accounts "alice", "bob", and the read-only "guest".
-func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
+// newTestCloud creates the accounts "alice", "bob", and the read-only "guest".
+func newTestCloud(t *testing.T, configure ...func(*catalog.Catalog)) *testCloud {
 	t.Helper()
 	cat := catalog.Default()
 	cat.Accounts = []catalog.Account{
@@ -61,14 +61,14 @@ func newWorld(t *testing.T, configure ...func(*catalog.Catalog)) *world {
 	if err := cat.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: t.TempDir(), catalog: cat,
+	w := &testCloud{t: t, dir: t.TempDir(), catalog: cat,
 		clock: testclock.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
 	w.start()
 	t.Cleanup(func() { w.journal.Close() })
 	return w
 }
 
-func (w *world) start() {
+func (w *testCloud) start() {
 	w.t.Helper()
 	w.hosts = &fakeHosts{on: map[string]host.Spec{}, reporters: map[string]host.Reporter{}}
 	var err error
@@ -80,7 +80,7 @@ func (w *world) start() {
 	}
 }
 
-func (w *world) restart() {
+func (w *testCloud) restart() {
 	w.t.Helper()
 	if err := w.journal.Close(); err != nil {
 		w.t.Fatal(err)
@@ -88,7 +88,7 @@ func (w *world) restart() {
 	w.start()
 }
 
-func (w *world) pass(d time.Duration) {
+func (w *testCloud) pass(d time.Duration) {
 	w.clock.Step(d)
 	w.step()
 }
@@ -115,12 +115,12 @@ func withTags(pairs ...string) func(*simcloud.CreateInstanceRequest) {
 	}
 }
 
-func (w *world) create(change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
+func (w *testCloud) create(change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
 	w.t.Helper()
 	return w.createWith(nil, change...)
 }
 
-func (w *world) createWith(faults []simcloud.InstanceFault,
+func (w *testCloud) createWith(faults []simcloud.InstanceFault,
 	change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
 	w.t.Helper()
 	inst, err := w.Create("alice", request(change...), faults)
@@ -131,7 +131,7 @@ func (w *world) createWith(faults []simcloud.InstanceFault,
 }
 
 // state returns the state that the owner of an instance reads, or "" if the owner cannot read it.
-func (w *world) state(id string) simcloud.InstanceState {
+func (w *testCloud) state(id string) simcloud.InstanceState {
 	w.t.Helper()
 	inst, err := w.Get("alice", id)
 	if simcloud.CodeOf(err) == simcloud.CodeNotFound {
@@ -143,14 +143,14 @@ func (w *world) state(id string) simcloud.InstanceState {
 	return inst.State
 }
 
-func (w *world) wantState(id string, want simcloud.InstanceState) {
+func (w *testCloud) wantState(id string, want simcloud.InstanceState) {
 	w.t.Helper()
 	if got := w.state(id); got != want {
 		w.t.Errorf("the state of %s is %q, expected %q", id, got, want)
 	}
 }
 
-func (w *world) expectOn(ids ...string) {
+func (w *testCloud) expectOn(ids ...string) {
 	w.t.Helper()
 	slices.Sort(ids)
 	if got := slices.Sorted(maps.Keys(w.hosts.on)); !slices.Equal(got, ids) {
@@ -158,14 +158,14 @@ func (w *world) expectOn(ids ...string) {
 	}
 }
 
-func (w *world) applyFault(id string, kind simcloud.InstanceFaultKind) {
+func (w *testCloud) applyFault(id string, kind simcloud.InstanceFaultKind) {
 	w.t.Helper()
 	if _, err := w.AddFault(id, simcloud.InstanceFault{Kind: kind}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) set(patch simcloud.SettingsPatch) {
+func (w *testCloud) set(patch simcloud.SettingsPatch) {
 	w.t.Helper()
 	if _, err := w.PatchSettings(patch); err != nil {
 		w.t.Fatal(err)
@@ -185,7 +185,7 @@ func wantCode(t *testing.T, err error, code simcloud.ErrorCode, mention string) 
 }
 
 // checkInvariants checks that the indexes and counters in memory agree with the records of the instances.
-func (w *world) checkInvariants() {
+func (w *testCloud) checkInvariants() {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

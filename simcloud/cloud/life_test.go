@@ -13,7 +13,7 @@ import (
 )
 
 func TestLifeCycleOfInstance(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	inst := w.create(withToken("t1"))
 	if inst.State != simcloud.StatePending || len(inst.ID) != 19 || inst.ProviderID != "sim://sim-1/sim-1a/"+inst.ID {
 		t.Errorf("created %+v", inst)
@@ -69,7 +69,7 @@ func TestLifeCycleOfInstance(t *testing.T) {
 }
 
 func TestDurationsOfZeroApplyAtOnce(t *testing.T) {
-	w := newWorld(t, func(c *catalog.Catalog) { c.Settings = simcloud.Settings{} })
+	w := newTestCloud(t, func(c *catalog.Catalog) { c.Settings = simcloud.Settings{} })
 	inst := w.create()
 	if inst.State != simcloud.StateRunning {
 		t.Errorf("created %s", inst.State)
@@ -132,7 +132,7 @@ func TestFaultsOfInstances(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCloud(t)
 			inst := w.createWith(test.launch)
 			for i, s := range test.steps {
 				if s.fault != "" {
@@ -155,7 +155,7 @@ func TestFaultsOfInstances(t *testing.T) {
 }
 
 func TestVanishedInstanceIsInDumpAndKeepsToken(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	inst := w.create(withToken("t"))
 	w.applyFault(inst.ID, simcloud.FaultVanishes)
 	w.wantState(inst.ID, "")
@@ -199,7 +199,7 @@ func TestUpdateInPlace(t *testing.T) {
 			simcloud.StateRunning, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCloud(t)
 			inst := w.create()
 			_, err := w.Update("alice", inst.ID, test.req)
 			wantCode(t, err, simcloud.CodeConflict, "pending")
@@ -233,7 +233,7 @@ func TestUpdateInPlace(t *testing.T) {
 }
 
 func TestRestartKeepsState(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	booting := w.create(withToken("t1"), withTags("uid", "1"))
 	w.pass(500 * time.Millisecond)
 	ending := w.create()
@@ -275,7 +275,7 @@ func TestRestartKeepsState(t *testing.T) {
 }
 
 func TestReportsOfMachineThatIsOffAreIgnored(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	inst := w.create()
 	w.pass(time.Second)
 	reporter := w.hosts.reporters[inst.ID]
@@ -316,7 +316,7 @@ func TestConsoleKeepsItsEnd(t *testing.T) {
 }
 
 func TestChangeThatCannotBeSavedIsRetried(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	inst := w.create()
 	open := w.journal
 	if err := open.Close(); err != nil {
@@ -338,7 +338,7 @@ func TestChangeThatCannotBeSavedIsRetried(t *testing.T) {
 }
 
 func TestRunCarriesOutDueChanges(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
@@ -358,7 +358,7 @@ func TestRunCarriesOutDueChanges(t *testing.T) {
 
 func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 	for seed := range uint64(8) {
-		w := newWorld(t, func(c *catalog.Catalog) {
+		w := newTestCloud(t, func(c *catalog.Catalog) {
 			c.Settings.TerminatedVisible = *seconds(3)
 			c.Settings.TokenRetention = *seconds(6)
 			most := 12

@@ -12,7 +12,7 @@ import (
 )
 
 func TestClientTokenCreatesOneInstance(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	ids := make([]string, 50)
 	var group sync.WaitGroup
 	for i := range ids {
@@ -47,7 +47,7 @@ func TestClientTokenCreatesOneInstance(t *testing.T) {
 }
 
 func TestRepeatedClientTokenNeedsNoQuota(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	inst := w.create(withToken("t"))
 	none := 0
 	if err := w.SetQuota("alice", "sim-1", simcloud.Quota{MaxInstances: &none}); err != nil {
@@ -60,7 +60,7 @@ func TestRepeatedClientTokenNeedsNoQuota(t *testing.T) {
 
 func TestQuotaAndCapacity(t *testing.T) {
 	two, six := 2, 6
-	w := newWorld(t, func(c *catalog.Catalog) {
+	w := newTestCloud(t, func(c *catalog.Catalog) {
 		c.Accounts[0].Quotas = map[string]simcloud.Quota{"sim-1": {MaxInstances: &two, MaxCPUs: &six}}
 		c.Regions[1].Zones[0].Capacity = map[string]int{"gpu": 1}
 	})
@@ -103,7 +103,7 @@ func TestQuotaAndCapacity(t *testing.T) {
 }
 
 func TestPermissionsOfAccounts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	inst := w.create()
 	_, err := w.Create("guest", request(), nil)
 	wantCode(t, err, simcloud.CodeForbidden, "read-only")
@@ -138,7 +138,7 @@ func TestPermissionsOfAccounts(t *testing.T) {
 }
 
 func TestInvalidRequestsNameTheField(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	many := map[string]string{}
 	for i := range simcloud.MaxTags + 1 {
 		many[fmt.Sprint(i)] = ""
@@ -170,7 +170,7 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 }
 
 func TestHostnames(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	for _, test := range []struct{ name, hostname, want string }{
 		{"", "", "ip-10-0-0-1"},
 		{"worker-1", "", "worker-1"},
@@ -212,7 +212,7 @@ func TestAddressesAreUnique(t *testing.T) {
 }
 
 func TestTags(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	inst := w.create(withTags("keep", "1", "change", "1", "drop", "1"))
 	got, err := w.UpdateTags("alice", inst.ID, simcloud.UpdateTagsRequest{Set: map[string]string{"change": "2", "new": ""},
 		Remove: []string{"drop", "absent"}})
@@ -265,7 +265,7 @@ func TestTags(t *testing.T) {
 func TestPagesAreStable(t *testing.T) {
 	for _, rare := range []bool{false, true} {
 		for _, limit := range []int{1, 3, 7, 20, 1000} {
-			w := newWorld(t, func(c *catalog.Catalog) { c.Settings = simcloud.Settings{} })
+			w := newTestCloud(t, func(c *catalog.Catalog) { c.Settings = simcloud.Settings{} })
 			var want, passing []string
 			for i := range 20 {
 				want = append(want, w.create(withTags("set", "1")).ID)
@@ -307,7 +307,7 @@ func TestPagesAreStable(t *testing.T) {
 			}
 		}
 	}
-	w := newWorld(t)
+	w := newTestCloud(t)
 	w.create()
 	if page, _ := w.List("alice", simcloud.ListInstancesOptions{Limit: 1}); page.NextToken != "" {
 		t.Error("the last page has a token")
@@ -321,7 +321,7 @@ func TestPagesAreStable(t *testing.T) {
 }
 
 func TestReadsLagBehindWrites(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	old := w.create(withTags("v", "1"))
 	w.set(simcloud.SettingsPatch{ReadLag: seconds(10)})
 	w.wantState(old.ID, simcloud.StatePending) // This state was written before the lag was set.
@@ -385,7 +385,7 @@ func TestReadsLagBehindWrites(t *testing.T) {
 }
 
 func TestChangedSettingsOverrideConfiguration(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	yes := true
 	w.set(simcloud.SettingsPatch{BootTime: seconds(7), Host: &simcloud.HostSettingsPatch{Reregister: &yes}})
 	w.set(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{PodStartTime: seconds(3)}})
@@ -403,7 +403,7 @@ func TestChangedSettingsOverrideConfiguration(t *testing.T) {
 }
 
 func TestStatistics(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	a, b := w.create(), w.create()
 	w.pass(time.Second)
 	if _, err := w.Delete("alice", a.ID); err != nil {

@@ -10,12 +10,12 @@ import (
 	"machinist.dev/machinist/simcloud/catalog"
 )
 
-func (w *world) setSemantics(patch simcloud.SemanticsPatch) {
+func (w *testCloud) setSemantics(patch simcloud.SemanticsPatch) {
 	w.t.Helper()
 	w.set(simcloud.SettingsPatch{Semantics: &patch})
 }
 
-func (w *world) listedIDs(o simcloud.ListInstancesOptions) (ids []string) {
+func (w *testCloud) listedIDs(o simcloud.ListInstancesOptions) (ids []string) {
 	w.t.Helper()
 	list, err := w.List("alice", o)
 	if err != nil {
@@ -27,14 +27,14 @@ func (w *world) listedIDs(o simcloud.ListInstancesOptions) (ids []string) {
 	return ids
 }
 
-func (w *world) delete(id string) {
+func (w *testCloud) delete(id string) {
 	w.t.Helper()
 	if _, err := w.Delete("alice", id); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) wantListed(o simcloud.ListInstancesOptions, want ...string) {
+func (w *testCloud) wantListed(o simcloud.ListInstancesOptions, want ...string) {
 	w.t.Helper()
 	if got := w.listedIDs(o); !slices.Equal(got, want) {
 		w.t.Errorf("the list has %v, expected %v", got, want)
@@ -43,7 +43,7 @@ func (w *world) wantListed(o simcloud.ListInstancesOptions, want ...string) {
 
 func TestReadsListsAndTagsLagSeparately(t *testing.T) {
 	tagged := simcloud.ListInstancesOptions{Tags: map[string]string{"a": "1"}}
-	w := newWorld(t)
+	w := newTestCloud(t)
 	w.setSemantics(simcloud.SemanticsPatch{GetLag: seconds(10), ListLag: seconds(5)})
 	in := w.create(withTags("a", "1"))
 	w.wantState(in.ID, "")
@@ -71,7 +71,7 @@ func TestReadsListsAndTagsLagSeparately(t *testing.T) {
 }
 
 func TestListsOmitAndRepeat(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	a, b := w.create().ID, w.create().ID
 	all := simcloud.ListInstancesOptions{}
 	two := 2
@@ -92,7 +92,7 @@ func TestListsOmitAndRepeat(t *testing.T) {
 }
 
 func TestPreviousStateReturns(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	in := w.create()
 	w.setSemantics(simcloud.SemanticsPatch{StateReturns: seconds(5)})
 	w.wantState(in.ID, simcloud.StatePending)
@@ -107,7 +107,7 @@ func TestPreviousStateReturns(t *testing.T) {
 }
 
 func TestAnswersInUpperCase(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	yes := true
 	w.setSemantics(simcloud.SemanticsPatch{OtherCase: &yes})
 	in := w.create()
@@ -125,7 +125,7 @@ func TestAnswersInUpperCase(t *testing.T) {
 }
 
 func TestAddressOutlivesItsInstance(t *testing.T) {
-	w := newWorld(t, func(c *catalog.Catalog) {
+	w := newTestCloud(t, func(c *catalog.Catalog) {
 		c.Settings.TokenRetention = *seconds(10)
 		c.Settings.TerminatedVisible = *seconds(5)
 	})
@@ -177,7 +177,7 @@ func TestAddressOutlivesItsInstance(t *testing.T) {
 
 func TestQuotaLag(t *testing.T) {
 	one := 1
-	w := newWorld(t, func(c *catalog.Catalog) {
+	w := newTestCloud(t, func(c *catalog.Catalog) {
 		c.Accounts[0].Quotas = map[string]simcloud.Quota{"sim-1": {MaxInstances: &one}}
 	})
 	w.setSemantics(simcloud.SemanticsPatch{QuotaLag: seconds(30)})
@@ -194,7 +194,7 @@ func TestQuotaLag(t *testing.T) {
 }
 
 func TestClockOffset(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	offset := simcloud.Duration(-10 * time.Minute)
 	w.setSemantics(simcloud.SemanticsPatch{ClockOffset: &offset})
 	in := w.create()
@@ -216,7 +216,7 @@ func TestClockOffset(t *testing.T) {
 }
 
 func TestInvalidSemanticsAreRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCloud(t)
 	negative, day := -1, simcloud.Duration(25*time.Hour)
 	for field, patch := range map[string]simcloud.SemanticsPatch{
 		"semantics.getLag":        {GetLag: seconds(-1)},

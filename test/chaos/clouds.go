@@ -18,7 +18,7 @@ import (
 // instance after a lost response.
 const maxDelay = 2 * time.Second
 
-func (w *world) cloudGenerators() []generator {
+func (e *experiment) cloudGenerators() []generator {
 	rejections := []simcloud.ErrorCode{
 		simcloud.CodeInternalError, simcloud.CodeUnavailable, simcloud.CodeUnauthorized, simcloud.CodeForbidden,
 		simcloud.CodeQuotaExceeded, simcloud.CodeInsufficientCapacity, simcloud.CodeConflict,
@@ -28,7 +28,7 @@ func (w *world) cloudGenerators() []generator {
 	}
 	return []generator{
 		{2, func(r *rand.Rand) disturbance {
-			return w.fault(r, "the cloud throttles", simcloud.FaultRule{Operation: "*", Probability: 0.7,
+			return e.fault(r, "the cloud throttles", simcloud.FaultRule{Operation: "*", Probability: 0.7,
 				Effect: simcloud.FaultEffect{
 					Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(time.Second),
 				}})
@@ -36,31 +36,31 @@ func (w *world) cloudGenerators() []generator {
 		{4, func(r *rand.Rand) disturbance {
 			code, operation := pick(r, rejections), pick(r, []string{"*", simcloud.OperationCreateInstance,
 				simcloud.OperationDeleteInstance, simcloud.OperationListInstances})
-			return w.fault(r, "the cloud fails", simcloud.FaultRule{Operation: operation, Probability: 0.7,
+			return e.fault(r, "the cloud fails", simcloud.FaultRule{Operation: operation, Probability: 0.7,
 				Effect: simcloud.FaultEffect{Error: code}})
 		}},
 		{4, func(r *rand.Rand) disturbance {
 			operation := pick(r, []string{simcloud.OperationCreateInstance, simcloud.OperationCreateInstance,
 				simcloud.OperationDeleteInstance, simcloud.OperationUpdateTags})
-			return w.fault(r, "answers are lost", simcloud.FaultRule{Operation: operation, Probability: 0.8,
+			return e.fault(r, "answers are lost", simcloud.FaultRule{Operation: operation, Probability: 0.8,
 				Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
 		}},
 		{2, func(r *rand.Rand) disturbance {
-			return w.fault(r, "calls succeed but return an error",
+			return e.fault(r, "calls succeed but return an error",
 				simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{
 					Error: simcloud.CodeInternalError, AfterEffect: true,
 				}})
 		}},
 		{3, func(r *rand.Rand) disturbance {
-			return w.fault(r, "the cloud is slow",
+			return e.fault(r, "the cloud is slow",
 				simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: delay(r), ResponseLatency: delay(r)}})
 		}},
-		{2, w.noCapacity},
+		{2, e.noCapacity},
 		{2, func(r *rand.Rand) disturbance {
 			lag := delay(r)
 			patch := func(lag simcloud.Duration) func(context.Context) error {
 				return func(ctx context.Context) error {
-					_, err := w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &lag})
+					_, err := e.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &lag})
 					return err
 				}
 			}
@@ -69,25 +69,24 @@ func (w *world) cloudGenerators() []generator {
 				text: fmt.Sprintf("the cloud's reads lag by %s", round(lag)), do: patch(lag), undo: patch(0),
 			}
 		}},
-		{3, func(r *rand.Rand) disturbance { return w.vanish(r) }},
+		{3, func(r *rand.Rand) disturbance { return e.vanish(r) }},
 		{3, func(r *rand.Rand) disturbance {
 			return disturbance{
 				kind: "cloud killed", targets: []string{"cloud"}, duration: between(r, 100*time.Millisecond, 4*time.Second),
-				text: "kill -9 the cloud; it is down", do: func(context.Context) error { return w.Cloud.Kill() }, undo: w.startCloud,
+				text: "kill -9 the cloud; it is down", do: func(context.Context) error { return e.Cloud.Kill() }, undo: e.startCloud,
 			}
 		}},
 	}
 }
 
-func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) disturbance {
+func (e *experiment) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) disturbance {
 	rule.Seed = random.Uint64()
-	e := rule.Effect
-	id := ""
+	effect, id := rule.Effect, ""
 	return disturbance{
 		kind: kind, targets: []string{kind}, duration: between(random, 2*time.Second, 12*time.Second),
-		text: fmt.Sprintf("%s: %s %s%s%s", kind, rule.Operation, e.Error, delayText(e), effectText(e)),
+		text: fmt.Sprintf("%s: %s %s%s%s", kind, rule.Operation, effect.Error, delayText(effect), effectText(effect)),
 		do: func(ctx context.Context) error {
-			added, err := w.cloud.AddFault(ctx, rule)
+			added, err := e.cloud.AddFault(ctx, rule)
 			if err == nil {
 				id = added.ID
 			}
@@ -95,11 +94,11 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 		},
 		undo: func(ctx context.Context) error {
 			// If the simulated cloud was killed, the fault no longer exists, so ignore the error.
-			if err := w.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
+			if err := e.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
 				return err
 			}
-			if e.Error == simcloud.CodeUnauthorized || e.Error == simcloud.CodeForbidden {
-				return w.updateCredentials(ctx)
+			if effect.Error == simcloud.CodeUnauthorized || effect.Error == simcloud.CodeForbidden {
+				return e.updateCredentials(ctx)
 			}
 			return nil
 		},
@@ -108,14 +107,14 @@ func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) d
 
 // updateCredentials changes the Secret with the credentials, as an administrator would. Otherwise, the provider retries
 // refused credentials only after minutes.
-func (w *world) updateCredentials(ctx context.Context) error {
+func (e *experiment) updateCredentials(ctx context.Context) error {
 	s := &corev1.Secret{}
-	if err := w.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, s); err != nil {
+	if err := e.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, s); err != nil {
 		return err
 	}
 	before := s.DeepCopy()
 	s.StringData = map[string]string{"updated": time.Now().String()}
-	return w.control.Patch(ctx, s, client.MergeFrom(before))
+	return e.control.Patch(ctx, s, client.MergeFrom(before))
 }
 
 func effectText(e simcloud.FaultEffect) string {
@@ -134,13 +133,13 @@ func delayText(e simcloud.FaultEffect) string {
 
 func round(d simcloud.Duration) time.Duration { return time.Duration(d).Round(10 * time.Millisecond) }
 
-func (w *world) noCapacity(random *rand.Rand) disturbance {
+func (e *experiment) noCapacity(random *rand.Rand) disturbance {
 	size := pick(random, []string{"small", "large"})
 	set := func(capacity *int) func(context.Context) error {
 		return func(ctx context.Context) error {
 			var errs []error
 			for _, zone := range []string{"sim-1a", "sim-1b", "sim-1c"} {
-				errs = append(errs, w.cloud.SetCapacity(ctx, "sim-1", zone, size, capacity))
+				errs = append(errs, e.cloud.SetCapacity(ctx, "sim-1", zone, size, capacity))
 			}
 			return errors.Join(errs...)
 		}
@@ -152,12 +151,12 @@ func (w *world) noCapacity(random *rand.Rand) disturbance {
 }
 
 // vanish returns a disturbance that deletes an instance directly in the cloud, without Machinist.
-func (w *world) vanish(random *rand.Rand) disturbance {
+func (e *experiment) vanish(random *rand.Rand) disturbance {
 	n := random.Int()
 	return disturbance{
 		kind: "instance vanished", text: "an instance vanishes",
 		do: func(ctx context.Context) error {
-			dump, err := w.cloud.Dump(ctx)
+			dump, err := e.cloud.Dump(ctx)
 			if err != nil {
 				return err
 			}
@@ -171,8 +170,8 @@ func (w *world) vanish(random *rand.Rand) disturbance {
 				return errors.New("no instance is running")
 			}
 			id := running[n%len(running)]
-			w.watcher.expectDeletion(id)
-			_, err = w.cloud.AddInstanceFault(ctx, id, simcloud.InstanceFault{Kind: simcloud.FaultVanishes})
+			e.watcher.expectDeletion(id)
+			_, err = e.cloud.AddInstanceFault(ctx, id, simcloud.InstanceFault{Kind: simcloud.FaultVanishes})
 			return err
 		},
 	}

@@ -33,21 +33,21 @@ type generator struct {
 	generate func(*rand.Rand) disturbance
 }
 
-func (w *world) disturb(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, w.options.duration)
+func (e *experiment) disturb(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.options.duration)
 	defer cancel()
 	var tasks sync.WaitGroup
-	tasks.Go(func() { w.users.run(ctx) })
+	tasks.Go(func() { e.users.run(ctx) })
 	defer tasks.Wait()
 
-	all, cloudOnly, busy := w.generators(), w.cloudGenerators(), map[string]bool{}
+	all, cloudOnly, busy := e.generators(), e.cloudGenerators(), map[string]bool{}
 	finished := make(chan disturbance, maxConcurrent)
 	running, begun := 0, time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration((0.25 + 1.5*w.random.Float64()) * float64(w.options.gap))):
+		case <-time.After(time.Duration((0.25 + 1.5*e.random.Float64()) * float64(e.options.gap))):
 		}
 		for done := false; !done; {
 			select {
@@ -67,17 +67,17 @@ func (w *world) disturb(ctx context.Context) {
 		if int(time.Since(begun)/phaseLength)%2 == 1 {
 			generators = cloudOnly
 		}
-		d := choose(w.random, generators)
+		d := choose(e.random, generators)
 		// The running disturbances never affect all targets, so this loop ends.
 		for slices.ContainsFunc(d.targets, func(target string) bool { return busy[target] }) {
-			d = choose(w.random, generators)
+			d = choose(e.random, generators)
 		}
 		for _, target := range d.targets {
 			busy[target] = true
 		}
 		running++
 		tasks.Go(func() {
-			w.inject(ctx, d)
+			e.inject(ctx, d)
 			finished <- d
 		})
 	}
@@ -100,19 +100,19 @@ func draw[T any](random *rand.Rand, items []T, weight func(T) int) int {
 }
 
 // inject carries out a disturbance. inject undoes the disturbance when the duration is over or ctx is done.
-func (w *world) inject(ctx context.Context, d disturbance) {
+func (e *experiment) inject(ctx context.Context, d disturbance) {
 	if d.duration > 0 {
-		w.logf("%s for %s", d.text, d.duration.Round(10*time.Millisecond))
+		e.logf("%s for %s", d.text, d.duration.Round(10*time.Millisecond))
 	} else {
-		w.logf("%s", d.text)
+		e.logf("%s", d.text)
 	}
-	w.count("disturbance: " + d.kind)
+	e.count("disturbance: " + d.kind)
 	// Complete a disturbance that has begun, even if ctx is done.
 	uncancelled := context.WithoutCancel(ctx)
 	if err := d.do(uncancelled); err != nil {
 		// Another disturbance may have made the cloud or API server unreachable.
-		w.logf("%s failed: %v", d.kind, err)
-		w.count("disturbances that failed because of another one")
+		e.logf("%s failed: %v", d.kind, err)
+		e.count("disturbances that failed because of another one")
 	}
 	if d.undo == nil {
 		return
@@ -122,7 +122,7 @@ func (w *world) inject(ctx context.Context, d disturbance) {
 	case <-time.After(d.duration):
 	}
 	if err := retry(uncancelled, d.undo); err != nil {
-		w.breach("undo %s: %v", d.text, err)
+		e.breach("undo %s: %v", d.text, err)
 	}
 }
 

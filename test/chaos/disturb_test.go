@@ -18,11 +18,11 @@ func TestDrawFollowsWeights(t *testing.T) {
 
 func TestSeedDeterminesDisturbances(t *testing.T) {
 	choices := func(seed uint64) (out []string) {
-		w := newWorld(options{seed: seed})
-		w.replicas = []*replica{{name: "manager-a", program: programs[0]}, {name: "provider-a", program: programs[1]}}
-		generators := w.cloudGenerators()
+		e := newExperiment(options{seed: seed})
+		e.replicas = []*replica{{name: "manager-a", program: programs[0]}, {name: "provider-a", program: programs[1]}}
+		generators := e.cloudGenerators()
 		for range 20 {
-			d := choose(w.random, generators)
+			d := choose(e.random, generators)
 			out = append(out, d.text+d.duration.String())
 		}
 		return out

@@ -34,7 +34,7 @@ var (
 
 const leaseDuration = 4 * time.Second
 
-type world struct {
+type experiment struct {
 	*stack.Stack
 	options  options
 	began    time.Time
@@ -57,90 +57,90 @@ type world struct {
 	results  []string
 }
 
-func newWorld(o options) *world {
-	return &world{options: o, began: time.Now(), counts: map[string]int{}, random: rand.New(rand.NewPCG(o.seed, 1))}
+func newExperiment(o options) *experiment {
+	return &experiment{options: o, began: time.Now(), counts: map[string]int{}, random: rand.New(rand.NewPCG(o.seed, 1))}
 }
 
-func (w *world) logf(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	fmt.Printf("%7.2fs %s  %s\n", time.Since(w.began).Seconds(), time.Now().Format("15:04:05.000"),
+func (e *experiment) logf(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fmt.Printf("%7.2fs %s  %s\n", time.Since(e.began).Seconds(), time.Now().Format("15:04:05.000"),
 		fmt.Sprintf(format, args...))
 }
 
-func (w *world) count(kind string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.counts[kind]++
+func (e *experiment) count(kind string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.counts[kind]++
 }
 
-func (w *world) breach(format string, args ...any) {
-	w.logf("BREACH "+format, args...)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.breaches = append(w.breaches, judge.Breach{At: time.Now(), Rule: "end", Text: fmt.Sprintf(format, args...)})
+func (e *experiment) breach(format string, args ...any) {
+	e.logf("BREACH "+format, args...)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.breaches = append(e.breaches, judge.Breach{At: time.Now(), Rule: "end", Text: fmt.Sprintf(format, args...)})
 }
 
-func (w *world) result(format string, args ...any) {
-	w.logf(format, args...)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.results = append(w.results, fmt.Sprintf(format, args...))
+func (e *experiment) result(format string, args ...any) {
+	e.logf(format, args...)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.results = append(e.results, fmt.Sprintf(format, args...))
 }
 
-func (w *world) start(ctx context.Context) (err error) {
-	bin, err := filepath.Abs(w.options.binaries)
+func (e *experiment) start(ctx context.Context) (err error) {
+	bin, err := filepath.Abs(e.options.binaries)
 	if err != nil {
 		return err
 	}
-	w.Stack, err = stack.Start(ctx, stack.Options{
-		Dir: w.options.dir, BinDir: bin, SeparateTarget: true, Audit: true, PrepareOnly: true,
+	e.Stack, err = stack.Start(ctx, stack.Options{
+		Dir: e.options.dir, BinDir: bin, SeparateTarget: true, Audit: true, PrepareOnly: true,
 		CloudProxy: func(cloud string) string {
-			w.cloudAddress = strings.TrimPrefix(cloud, "http://")
+			e.cloudAddress = strings.TrimPrefix(cloud, "http://")
 			return cloud
 		},
-		Output: logWriter{w},
+		Output: logWriter{e},
 	})
 	if err != nil {
 		return err
 	}
-	if w.control, err = w.ControlClient(); err != nil {
+	if e.control, err = e.ControlClient(); err != nil {
 		return err
 	}
-	if w.target, err = w.TargetClient(); err != nil {
+	if e.target, err = e.TargetClient(); err != nil {
 		return err
 	}
-	if w.cloud, err = w.CloudAdmin(); err != nil {
+	if e.cloud, err = e.CloudAdmin(); err != nil {
 		return err
 	}
-	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	w.watcher = newWatcher(w)
-	w.watcher.start(ctx)
+	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	e.watcher = newWatcher(e)
+	e.watcher.start(ctx)
 	for _, program := range []string{stack.Manager, stack.Provider} {
 		for _, n := range []string{"a", "b"} {
-			r, err := w.newReplica(program, n)
+			r, err := e.newReplica(program, n)
 			if err != nil {
 				return err
 			}
-			w.replicas = append(w.replicas, r)
-			w.supervisors.Go(func() { r.supervise(ctx) })
+			e.replicas = append(e.replicas, r)
+			e.supervisors.Go(func() { r.supervise(ctx) })
 		}
 	}
 	return nil
 }
 
-func (w *world) newReplica(program, n string) (*replica, error) {
-	r := &replica{world: w, name: strings.TrimPrefix(program, "machinist-") + "-" + n, program: program}
-	clusters := map[string]string{"control": w.Control.Endpoint(), "target": w.Target.Endpoint()}
+func (e *experiment) newReplica(program, n string) (*replica, error) {
+	r := &replica{experiment: e, name: strings.TrimPrefix(program, "machinist-") + "-" + n, program: program}
+	clusters := map[string]string{"control": e.Control.Endpoint(), "target": e.Target.Endpoint()}
 	links := map[string]*link.Link{}
 	args := append([]string{}, flags...)
-	prepare := w.NewManager
+	prepare := e.NewManager
 	if program == stack.Provider {
-		prepare = w.NewProvider
+		prepare = e.NewProvider
 		args = append(args, providerFlags...)
 		// Instances connect to the cluster directly, without a link.
-		args = append(args, "--bootstrap-endpoint="+w.Target.Endpoint())
-		l, err := link.Listen(w.cloudAddress)
+		args = append(args, "--bootstrap-endpoint="+e.Target.Endpoint())
+		l, err := link.Listen(e.cloudAddress)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 			return nil, err
 		}
 		links[cluster] = l
-		args = append(args, "--"+cluster+"-kubeconfig="+w.kubeconfig(r, cluster))
+		args = append(args, "--"+cluster+"-kubeconfig="+e.kubeconfig(r, cluster))
 	}
 	r.control, r.target = links["control"], links["target"]
 	p, err := prepare(r.name, args...)
@@ -164,46 +164,46 @@ func (w *world) newReplica(program, n string) (*replica, error) {
 	}
 	if program == stack.Provider {
 		// Remove the address that the stack has added, because it bypasses the link.
-		p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return arg == "--cloud-endpoint=http://"+w.cloudAddress })
+		p.Args = slices.DeleteFunc(p.Args, func(arg string) bool { return arg == "--cloud-endpoint=http://"+e.cloudAddress })
 	}
 	r.process = p
 	for cluster, l := range links {
-		config, err := clientcmd.LoadFromFile(filepath.Join(w.Dir(), program+"."+cluster+".kubeconfig"))
+		config, err := clientcmd.LoadFromFile(filepath.Join(e.Dir(), program+"."+cluster+".kubeconfig"))
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range config.Clusters {
 			c.Server = "https://" + l.Address()
 		}
-		if err := clientcmd.WriteToFile(*config, w.kubeconfig(r, cluster)); err != nil {
+		if err := clientcmd.WriteToFile(*config, e.kubeconfig(r, cluster)); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-func (w *world) kubeconfig(r *replica, cluster string) string {
-	return filepath.Join(w.Dir(), r.name+"."+cluster+".kubeconfig")
+func (e *experiment) kubeconfig(r *replica, cluster string) string {
+	return filepath.Join(e.Dir(), r.name+"."+cluster+".kubeconfig")
 }
 
-func (w *world) stop() error {
-	if w.Stack == nil {
+func (e *experiment) stop() error {
+	if e.Stack == nil {
 		return nil
 	}
 	var errs []error
-	if w.cancel != nil {
-		w.cancel()
-		w.supervisors.Wait()
-		for _, r := range w.replicas {
+	if e.cancel != nil {
+		e.cancel()
+		e.supervisors.Wait()
+		for _, r := range e.replicas {
 			errs = append(errs, r.stop())
 		}
-		errs = append(errs, w.watcher.stop())
+		errs = append(errs, e.watcher.stop())
 	}
-	return errors.Join(append(errs, w.Stop())...)
+	return errors.Join(append(errs, e.Stop())...)
 }
 
-func (w *world) replicasOf(program string) (out []*replica) {
-	for _, r := range w.replicas {
+func (e *experiment) replicasOf(program string) (out []*replica) {
+	for _, r := range e.replicas {
 		if r.program == program {
 			out = append(out, r)
 		}
@@ -211,17 +211,17 @@ func (w *world) replicasOf(program string) (out []*replica) {
 	return out
 }
 
-func (w *world) startCloud(ctx context.Context) error {
-	if err := w.Cloud.Start(); err != nil {
+func (e *experiment) startCloud(ctx context.Context) error {
+	if err := e.Cloud.Start(); err != nil {
 		return err
 	}
-	return w.Cloud.Await(ctx, func(ctx context.Context) error {
-		_, err := w.cloud.Settings(ctx)
+	return e.Cloud.Await(ctx, func(ctx context.Context) error {
+		_, err := e.cloud.Settings(ctx)
 		return err
 	})
 }
 
-type logWriter struct{ w *world }
+type logWriter struct{ w *experiment }
 
 var _ io.Writer = logWriter{}
 

@@ -24,25 +24,25 @@ type inventory struct {
 	tokens      []corev1.Secret
 }
 
-func (w *world) takeInventory(ctx context.Context) (*inventory, error) {
+func (e *experiment) takeInventory(ctx context.Context) (*inventory, error) {
 	var deployments v1beta1.MachineDeploymentList
 	var sets v1beta1.MachineSetList
 	var machines v1beta1.MachineList
 	var nodes corev1.NodeList
 	var tokens corev1.SecretList
 	for _, list := range []client.ObjectList{&deployments, &sets, &machines} {
-		if err := w.control.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := e.control.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.target.List(ctx, &nodes); err != nil {
+	if err := e.target.List(ctx, &nodes); err != nil {
 		return nil, err
 	}
-	if err := w.target.List(ctx, &tokens, client.InNamespace("kube-system"),
+	if err := e.target.List(ctx, &tokens, client.InNamespace("kube-system"),
 		client.MatchingFields{"type": "bootstrap.kubernetes.io/token"}); err != nil {
 		return nil, err
 	}
-	dump, err := w.cloud.Dump(ctx)
+	dump, err := e.cloud.Dump(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func (w *world) takeInventory(ctx context.Context) (*inventory, error) {
 		}), tokens.Items}, nil
 }
 
-func (w *world) fleetProblems(ctx context.Context) []string {
-	all, err := w.takeInventory(ctx)
+func (e *experiment) fleetProblems(ctx context.Context) []string {
+	all, err := e.takeInventory(ctx)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -121,8 +121,8 @@ func conditions(m *v1beta1.Machine) string {
 	return strings.Join(out, " ")
 }
 
-func (w *world) leftovers(ctx context.Context) []string {
-	all, err := w.takeInventory(ctx)
+func (e *experiment) leftovers(ctx context.Context) []string {
+	all, err := e.takeInventory(ctx)
 	if err != nil {
 		return []string{err.Error()}
 	}

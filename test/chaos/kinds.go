@@ -17,28 +17,28 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-func (w *world) generators() []generator {
-	return append(w.cloudGenerators(), []generator{
-		{5, func(r *rand.Rand) disturbance { return w.kill(r, pick(r, w.replicas)) }},
-		{2, func(r *rand.Rand) disturbance { return w.kill(r, w.replicasOf(pick(r, programs))...) }},
+func (e *experiment) generators() []generator {
+	return append(e.cloudGenerators(), []generator{
+		{5, func(r *rand.Rand) disturbance { return e.kill(r, pick(r, e.replicas)) }},
+		{2, func(r *rand.Rand) disturbance { return e.kill(r, e.replicasOf(pick(r, programs))...) }},
 		{3, func(r *rand.Rand) disturbance {
-			return w.freeze("frozen for less than the lease duration", pick(r, w.replicas),
+			return e.freeze("frozen for less than the lease duration", pick(r, e.replicas),
 				between(r, 300*time.Millisecond, leaseDuration*3/4))
 		}},
 		{3, func(r *rand.Rand) disturbance {
-			return w.freeze("frozen for longer than the lease duration", pick(r, w.replicas),
+			return e.freeze("frozen for longer than the lease duration", pick(r, e.replicas),
 				between(r, leaseDuration+time.Second, 3*leaseDuration))
 		}},
-		{3, func(r *rand.Rand) disturbance { return w.stealLease(pick(r, programs)) }},
-		{3, func(r *rand.Rand) disturbance { return w.killEtcd(r, "control", w.Control) }},
-		{1, func(r *rand.Rand) disturbance { return w.killEtcd(r, "target", w.Target) }},
-		{3, func(r *rand.Rand) disturbance { return w.killAPIServer(r, "control", w.Control) }},
-		{1, func(r *rand.Rand) disturbance { return w.killAPIServer(r, "target", w.Target) }},
-		{4, func(r *rand.Rand) disturbance { return w.cut(r, "control", pick(r, w.replicas)) }},
-		{1, func(r *rand.Rand) disturbance { return w.cut(r, "control", w.replicas...) }},
-		{2, func(r *rand.Rand) disturbance { return w.cut(r, "target", pick(r, w.replicas)) }},
-		{2, func(r *rand.Rand) disturbance { return w.cut(r, "target", w.replicas...) }},
-		{2, func(r *rand.Rand) disturbance { return w.cut(r, "cloud", w.replicasOf(stack.Provider)...) }},
+		{3, func(r *rand.Rand) disturbance { return e.stealLease(pick(r, programs)) }},
+		{3, func(r *rand.Rand) disturbance { return e.killEtcd(r, "control", e.Control) }},
+		{1, func(r *rand.Rand) disturbance { return e.killEtcd(r, "target", e.Target) }},
+		{3, func(r *rand.Rand) disturbance { return e.killAPIServer(r, "control", e.Control) }},
+		{1, func(r *rand.Rand) disturbance { return e.killAPIServer(r, "target", e.Target) }},
+		{4, func(r *rand.Rand) disturbance { return e.cut(r, "control", pick(r, e.replicas)) }},
+		{1, func(r *rand.Rand) disturbance { return e.cut(r, "control", e.replicas...) }},
+		{2, func(r *rand.Rand) disturbance { return e.cut(r, "target", pick(r, e.replicas)) }},
+		{2, func(r *rand.Rand) disturbance { return e.cut(r, "target", e.replicas...) }},
+		{2, func(r *rand.Rand) disturbance { return e.cut(r, "cloud", e.replicasOf(stack.Provider)...) }},
 	}...)
 }
 
@@ -53,7 +53,7 @@ func names(replicas []*replica) (out []string) {
 	return out
 }
 
-func (w *world) kill(random *rand.Rand, replicas ...*replica) disturbance {
+func (e *experiment) kill(random *rand.Rand, replicas ...*replica) disturbance {
 	pause := between(random, restartDelay, 6*time.Second)
 	return disturbance{
 		kind: fmt.Sprintf("kill -9 of %d", len(replicas)), targets: names(replicas),
@@ -69,7 +69,7 @@ func (w *world) kill(random *rand.Rand, replicas ...*replica) disturbance {
 	}
 }
 
-func (w *world) freeze(kind string, r *replica, duration time.Duration) disturbance {
+func (e *experiment) freeze(kind string, r *replica, duration time.Duration) disturbance {
 	return disturbance{
 		kind: kind, targets: names([]*replica{r}), duration: duration, text: "SIGSTOP " + r.name,
 		do:   func(context.Context) error { return r.signal(syscall.SIGSTOP) },
@@ -78,25 +78,25 @@ func (w *world) freeze(kind string, r *replica, duration time.Duration) disturba
 }
 
 // stealLease returns a disturbance that writes another holder into the Lease of a program and never renews the Lease.
-func (w *world) stealLease(program string) disturbance {
+func (e *experiment) stealLease(program string) disturbance {
 	return disturbance{
 		kind: "lease stolen", targets: []string{"lease of " + program}, text: "the lease of " + program + " is stolen",
 		do: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			l := &coordinationv1.Lease{}
-			if err := w.control.Get(ctx, client.ObjectKey{Namespace: stack.SystemNamespace, Name: program}, l); err != nil {
+			if err := e.control.Get(ctx, client.ObjectKey{Namespace: stack.SystemNamespace, Name: program}, l); err != nil {
 				return err
 			}
 			before := l.DeepCopy()
 			now := metav1.NowMicro()
 			l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.RenewTime = new("thief"), &now, &now
-			return w.control.Patch(ctx, l, client.MergeFrom(before))
+			return e.control.Patch(ctx, l, client.MergeFrom(before))
 		},
 	}
 }
 
-func (w *world) killEtcd(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
+func (e *experiment) killEtcd(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
 	return disturbance{
 		kind: "etcd of " + name + " killed", targets: []string{name},
 		duration: between(random, 100*time.Millisecond, 5*time.Second),
@@ -106,7 +106,7 @@ func (w *world) killEtcd(random *rand.Rand, name string, cp *controlplane.Contro
 	}
 }
 
-func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
+func (e *experiment) killAPIServer(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
 	return disturbance{
 		kind: "API server of " + name + " killed", targets: []string{name},
 		duration: between(random, 100*time.Millisecond, 5*time.Second),
@@ -118,7 +118,7 @@ func (w *world) killAPIServer(random *rand.Rand, name string, cp *controlplane.C
 
 // cut returns a disturbance that interrupts the connections of replicas to one of their servers: control, target or
 // cloud.
-func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
+func (e *experiment) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
 	state, effect := link.CutRefuse, "refuses connections"
 	if random.IntN(2) == 0 {
 		state, effect = link.CutDrop, "is a black hole"

@@ -68,23 +68,23 @@ func run(ctx context.Context, o options) (err error) {
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return err
 	}
-	w := newWorld(o)
+	e := newExperiment(o)
 	defer func() {
-		err = errors.Join(err, w.stop())
+		err = errors.Join(err, e.stop())
 		if temporary && err == nil {
 			err = os.RemoveAll(o.dir)
 			return
 		}
 		fmt.Println("the logs are in", o.dir)
 	}()
-	if err := w.start(ctx); err != nil {
+	if err := e.start(ctx); err != nil {
 		return err
 	}
-	w.logf("seed %d", o.seed)
-	if err := w.createFleet(ctx); err != nil {
+	e.logf("seed %d", o.seed)
+	if err := e.createFleet(ctx); err != nil {
 		return err
 	}
-	w.disturb(ctx)
-	w.verify(ctx)
-	return w.report()
+	e.disturb(ctx)
+	e.verify(ctx)
+	return e.report()
 }

@@ -23,27 +23,27 @@ import (
 // impersonates the processes. The watcher must find each of these breaches in a running fleet, and no others.
 func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	ctx := t.Context()
-	w := newWorld(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})
+	e := newExperiment(options{patience: 3 * time.Minute, binaries: "../../bin", dir: filepath.Join(t.TempDir(), "stack")})
 	t.Cleanup(func() {
-		if err := w.stop(); err != nil {
+		if err := e.stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := w.start(ctx); err != nil {
+	if err := e.start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.createFleet(ctx); err != nil {
+	if err := e.createFleet(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if found := w.breachTexts(); len(found) > 0 {
+	if found := e.breachTexts(); len(found) > 0 {
 		t.Fatalf("breaches were found in an undisturbed fleet: %v", found)
 	}
 	machines := &v1beta1.MachineList{}
-	if err := w.control.List(ctx, machines, client.InNamespace(namespace),
+	if err := e.control.List(ctx, machines, client.InNamespace(namespace),
 		client.MatchingLabels{"pool": "calm"}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.takeInventory(ctx)
+	all, err := e.takeInventory(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cloud, err := w.CloudClient()
+	cloud, err := e.CloudClient()
 	do(err)
 	id := func(m *v1beta1.Machine) string {
 		i := slices.IndexFunc(all.instances, func(r simcloud.Record) bool { return r.ProviderID == m.Spec.ProviderID })
@@ -67,13 +67,13 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 		Tags: map[string]string{provider.TagMachineUID: string(twin.UID)},
 	})
 	do(err)
-	w.requireBreach(t, "machine "+string(twin.UID)+" has two instances")
+	e.requireBreach(t, "machine "+string(twin.UID)+" has two instances")
 
 	t.Log("delete the instance of a wanted machine")
 	wanted := &machines.Items[1]
 	_, err = cloud.DeleteInstance(ctx, id(wanted))
 	do(err)
-	w.requireBreach(t, "instance "+id(wanted)+" was deleted, but its machine "+wanted.Name)
+	e.requireBreach(t, "instance "+id(wanted)+" was deleted, but its machine "+wanted.Name)
 
 	t.Log("create a surplus machine")
 	template := &machines.Items[2]
@@ -82,45 +82,45 @@ func TestWatcherFindsPlantedBreaches(t *testing.T) {
 	}, Spec: *template.Spec.DeepCopy()}
 	surplus.Spec.ProviderID = ""
 	// At this moment, the deployment may have two more machines, but the set may have none.
-	do(w.control.Create(ctx, surplus))
-	w.requireBreach(t, "machine surplus was created: set "+template.OwnerReferences[0].Name)
+	do(e.control.Create(ctx, surplus))
+	e.requireBreach(t, "machine surplus was created: set "+template.OwnerReferences[0].Name)
 
 	t.Log("remove a machine before its instance")
 	lost := &machines.Items[3]
-	w.watcher.expectDeletion(string(lost.UID))
+	e.watcher.expectDeletion(string(lost.UID))
 	slow := simcloud.Duration(time.Minute)
-	_, err = w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ShutdownTime: &slow})
+	_, err = e.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ShutdownTime: &slow})
 	do(err)
-	do(w.control.Delete(ctx, lost))
-	do(w.control.Patch(ctx, lost.DeepCopy(), client.RawPatch("application/merge-patch+json",
+	do(e.control.Delete(ctx, lost))
+	do(e.control.Patch(ctx, lost.DeepCopy(), client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"finalizers":null}}`))))
-	w.requireBreach(t, "machine "+lost.Name+" ("+string(lost.UID)+") is gone, but its instance "+id(lost)+" exists")
+	e.requireBreach(t, "machine "+lost.Name+" ("+string(lost.UID)+") is gone, but its instance "+id(lost)+" exists")
 
 	t.Log("delete a node before its instance")
 	node := machines.Items[4].Status.NodeRef.Name
 	for i := range all.nodes {
 		if all.nodes[i].Name == node {
-			do(w.target.Delete(ctx, &all.nodes[i]))
+			do(e.target.Delete(ctx, &all.nodes[i]))
 		}
 	}
-	w.requireBreach(t, "node "+node+" is gone, but its instance "+id(&machines.Items[4])+" exists")
+	e.requireBreach(t, "node "+node+" is gone, but its instance "+id(&machines.Items[4])+" exists")
 
 	t.Log("delete two available machines more than allowed")
 	for _, m := range machines.Items[5:8] {
-		do(w.control.Delete(ctx, &m))
+		do(e.control.Delete(ctx, &m))
 	}
-	w.requireBreach(t, "available machine "+machines.Items[7].Name+" of set "+template.OwnerReferences[0].Name+" was deleted")
+	e.requireBreach(t, "available machine "+machines.Items[7].Name+" of set "+template.OwnerReferences[0].Name+" was deleted")
 
 	t.Log("write a secret into an object")
 	report := &machines.Items[4]
 	before := report.DeepCopy()
-	report.Annotations = map[string]string{"reported": w.watcher.secrets["user data"]}
-	do(w.control.Patch(ctx, report, client.MergeFrom(before)))
-	w.requireBreach(t, "I10: user data is in /registry/machinist.dev/machines/"+namespace+"/"+report.Name)
+	report.Annotations = map[string]string{"reported": e.watcher.secrets["user data"]}
+	do(e.control.Patch(ctx, report, client.MergeFrom(before)))
+	e.requireBreach(t, "I10: user data is in /registry/machinist.dev/machines/"+namespace+"/"+report.Name)
 }
 
-func (w *world) breachTexts() (texts []string) {
-	w.watcher.withJudge(func(j *judge.Judge) {
+func (e *experiment) breachTexts() (texts []string) {
+	e.watcher.withJudge(func(j *judge.Judge) {
 		// On a busy computer, a process may lose its Lease and end. The judge may then excuse the breaches that the
 		// test has caused.
 		breaches, excused := j.Breaches()
@@ -128,22 +128,22 @@ func (w *world) breachTexts() (texts []string) {
 			texts = append(texts, b.Text)
 		}
 	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, b := range w.breaches {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, b := range e.breaches {
 		texts = append(texts, b.Text)
 	}
 	return texts
 }
 
-func (w *world) requireBreach(t *testing.T, want string) {
+func (e *experiment) requireBreach(t *testing.T, want string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		found := w.breachTexts()
+		found := e.breachTexts()
 		if slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, want) }) {
 			return
 		}

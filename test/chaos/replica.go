@@ -19,7 +19,7 @@ const restartDelay = 200 * time.Millisecond
 // replica is a process of Machinist, with the links to its servers. A supervisor restarts the process when the
 // process ends.
 type replica struct {
-	world                  *world
+	experiment             *experiment
 	name, program          string
 	control, target, cloud *link.Link
 
@@ -34,7 +34,7 @@ func (r *replica) supervise(ctx context.Context) {
 	for {
 		done, err := r.start()
 		if err != nil {
-			r.world.breach("%s does not start: %v", r.name, err)
+			r.experiment.breach("%s does not start: %v", r.name, err)
 			return
 		}
 		select {
@@ -54,7 +54,7 @@ func (r *replica) start() (<-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.killed = false
-	r.world.count("starts of " + r.program)
+	r.experiment.count("starts of " + r.program)
 	err := r.process.Start()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (r *replica) start() (<-chan struct{}, error) {
 
 func (r *replica) handleExit() time.Duration {
 	if r.program == stack.Manager {
-		r.world.watcher.managerEnded()
+		r.experiment.watcher.managerEnded()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,10 +72,10 @@ func (r *replica) handleExit() time.Duration {
 	switch err := r.process.Err(); {
 	case r.stopping || r.killed:
 	case errors.As(err, &exit) && exit.ExitCode() == process.ExitFenced:
-		r.world.logf("%s ended because it lost its lease", r.name)
-		r.world.count("ends of " + r.program + " because of a lost lease")
+		r.experiment.logf("%s ended because it lost its lease", r.name)
+		r.experiment.count("ends of " + r.program + " because of a lost lease")
 	default:
-		r.world.breach("%s ended unexpectedly: %v; %s", r.name, err, r.process.LogTail())
+		r.experiment.breach("%s ended unexpectedly: %v; %s", r.name, err, r.process.LogTail())
 	}
 	pause := max(restartDelay, r.pause)
 	r.pause = 0

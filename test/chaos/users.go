@@ -22,10 +22,10 @@ const namespace = "default"
 const maxTemporary = 2
 
 type users struct {
-	world   *world
-	random  *rand.Rand
-	before  map[string]v1beta1.MachineSpec
-	created int
+	experiment *experiment
+	random     *rand.Rand
+	before     map[string]v1beta1.MachineSpec
+	created    int
 }
 
 // pools returns the permanent deployments. The simulated users neither scale the deployment "calm" nor change its
@@ -54,15 +54,15 @@ func pool(name string, n int32, strategy v1beta1.DeploymentStrategy) *v1beta1.Ma
 	return d
 }
 
-func (w *world) createFleet(ctx context.Context) error {
-	w.users = &users{world: w, random: rand.New(rand.NewPCG(w.options.seed, 2)), before: map[string]v1beta1.MachineSpec{}}
+func (e *experiment) createFleet(ctx context.Context) error {
+	e.users = &users{experiment: e, random: rand.New(rand.NewPCG(e.options.seed, 2)), before: map[string]v1beta1.MachineSpec{}}
 	objects, err := examples.Fleet()
 	if err != nil {
 		return err
 	}
 	secret := fmt.Sprintf("canary-%016x", rand.Uint64())
-	w.watcher.addSecret("the token of the cloud", w.CloudToken())
-	w.watcher.addSecret("user data", secret)
+	e.watcher.addSecret("the token of the cloud", e.CloudToken())
+	e.watcher.addSecret("user data", secret)
 	for _, o := range objects {
 		if _, ok := o.(*v1beta1.MachineDeployment); ok {
 			continue
@@ -71,24 +71,24 @@ func (w *world) createFleet(ctx context.Context) error {
 		if s, ok := o.(*corev1.Secret); ok {
 			switch s.Name {
 			case examples.CredentialsSecret:
-				s.StringData = map[string]string{"token": w.CloudToken()}
+				s.StringData = map[string]string{"token": e.CloudToken()}
 			case examples.UserDataSecret:
 				s.StringData[v1beta1.DefaultUserDataKey] += "\n# " + secret + "\n"
 			}
 		}
-		if err := w.control.Create(ctx, o); err != nil {
+		if err := e.control.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
 	}
 	for _, d := range pools() {
-		if err := w.control.Create(ctx, d); err != nil {
+		if err := e.control.Create(ctx, d); err != nil {
 			return fmt.Errorf("create deployment %s: %w", d.Name, err)
 		}
 	}
-	if problems := w.await(ctx, w.fleetProblems); len(problems) > 0 {
+	if problems := e.await(ctx, e.fleetProblems); len(problems) > 0 {
 		return fmt.Errorf("the fleet does not reach the requested state without disturbances: %s", problems)
 	}
-	w.logf("the fleet runs")
+	e.logf("the fleet runs")
 	return nil
 }
 
@@ -124,11 +124,11 @@ func (u *users) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errNothing) || ctx.Err() != nil:
 		case err != nil:
-			u.world.count("user actions that failed because the API server was unreachable")
-			u.world.logf("user failed to %s: %v", chosen.name, err)
+			u.experiment.count("user actions that failed because the API server was unreachable")
+			u.experiment.logf("user failed to %s: %v", chosen.name, err)
 		default:
-			u.world.count("user: " + chosen.name)
-			u.world.logf("user: %s", text)
+			u.experiment.count("user: " + chosen.name)
+			u.experiment.logf("user: %s", text)
 		}
 	}
 }
@@ -137,12 +137,12 @@ var errNothing = errors.New("nothing to do")
 
 func (u *users) change(ctx context.Context, name string, change func(*v1beta1.MachineDeployment)) error {
 	d := &v1beta1.MachineDeployment{}
-	if err := u.world.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, d); err != nil {
+	if err := u.experiment.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, d); err != nil {
 		return err
 	}
 	before := d.DeepCopy()
 	change(d)
-	return u.world.control.Patch(ctx, d, client.MergeFrom(before))
+	return u.experiment.control.Patch(ctx, d, client.MergeFrom(before))
 }
 
 func (u *users) scale(ctx context.Context) (string, error) {
@@ -190,7 +190,7 @@ func (u *users) pause(ctx context.Context) (text string, err error) {
 
 func (u *users) deleteMachines(ctx context.Context) (string, error) {
 	list := &v1beta1.MachineList{}
-	if err := u.world.control.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := u.experiment.control.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return "", err
 	}
 	n := min(1+u.random.IntN(3), len(list.Items))
@@ -200,9 +200,9 @@ func (u *users) deleteMachines(ctx context.Context) (string, error) {
 	text := "deletes"
 	for range n {
 		m := &list.Items[u.random.IntN(len(list.Items))]
-		u.world.watcher.expectDeletion(string(m.UID))
+		u.experiment.watcher.expectDeletion(string(m.UID))
 		text += " " + m.Name
-		if err := u.world.control.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
+		if err := u.experiment.control.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
 			return "", err
 		}
 	}
@@ -211,7 +211,7 @@ func (u *users) deleteMachines(ctx context.Context) (string, error) {
 
 func (u *users) temporary(ctx context.Context) ([]v1beta1.MachineDeployment, error) {
 	list := &v1beta1.MachineDeploymentList{}
-	err := u.world.control.List(ctx, list, client.InNamespace(namespace))
+	err := u.experiment.control.List(ctx, list, client.InNamespace(namespace))
 	permanent := pools()
 	return slices.DeleteFunc(list.Items, func(d v1beta1.MachineDeployment) bool {
 		return !d.DeletionTimestamp.IsZero() || slices.ContainsFunc(permanent, func(p *v1beta1.MachineDeployment) bool {
@@ -230,7 +230,7 @@ func (u *users) createDeployment(ctx context.Context) (string, error) {
 	}
 	u.created++
 	d := pool(fmt.Sprintf("temporary-%d", u.created), int32(1+u.random.IntN(4)), pools()[0].Spec.Strategy)
-	return fmt.Sprintf("creates %s with %d machines", d.Name, *d.Spec.Replicas), u.world.control.Create(ctx, d)
+	return fmt.Sprintf("creates %s with %d machines", d.Name, *d.Spec.Replicas), u.experiment.control.Create(ctx, d)
 }
 
 func (u *users) deleteDeployment(ctx context.Context) (string, error) {
@@ -245,5 +245,5 @@ func (u *users) deleteDeployment(ctx context.Context) (string, error) {
 	propagation := pick(u.random, []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
 		metav1.DeletePropagationForeground})
 	return fmt.Sprintf("deletes %s, propagation %s", d.Name, propagation),
-		client.IgnoreNotFound(u.world.control.Delete(ctx, d, client.PropagationPolicy(propagation)))
+		client.IgnoreNotFound(u.experiment.control.Delete(ctx, d, client.PropagationPolicy(propagation)))
 }

@@ -22,40 +22,40 @@ import (
 
 // verify ends all disturbances. Then verify checks that the fleet reaches the requested state and stays there without
 // writes, and that nothing remains after the deletion of the fleet.
-func (w *world) verify(ctx context.Context) {
+func (e *experiment) verify(ctx context.Context) {
 	if ctx.Err() != nil {
-		w.breach("the run was interrupted")
+		e.breach("the run was interrupted")
 		return
 	}
-	if err := w.endDisturbances(ctx); err != nil {
-		w.breach("end all disturbances: %v", err)
+	if err := e.endDisturbances(ctx); err != nil {
+		e.breach("end all disturbances: %v", err)
 		return
 	}
 	begun := time.Now()
-	if problems := w.await(ctx, w.fleetProblems); len(problems) > 0 {
-		w.breach("the fleet is not as requested %s after the last disturbance:\n  %s", w.options.patience,
+	if problems := e.await(ctx, e.fleetProblems); len(problems) > 0 {
+		e.breach("the fleet is not as requested %s after the last disturbance:\n  %s", e.options.patience,
 			strings.Join(problems, "\n  "))
 	} else {
-		w.result("the fleet is as requested %s after the last disturbance", time.Since(begun).Round(time.Second))
+		e.result("the fleet is as requested %s after the last disturbance", time.Since(begun).Round(time.Second))
 	}
-	w.checkNoWrites(ctx)
-	if err := w.deleteFleet(ctx); err != nil {
-		w.breach("delete the fleet: %v", err)
+	e.checkNoWrites(ctx)
+	if err := e.deleteFleet(ctx); err != nil {
+		e.breach("delete the fleet: %v", err)
 		return
 	}
 	begun = time.Now()
-	if problems := w.await(ctx, w.leftovers); len(problems) > 0 {
-		w.breach("resources of the fleet are left %s after it was deleted:\n  %s", w.options.patience,
+	if problems := e.await(ctx, e.leftovers); len(problems) > 0 {
+		e.breach("resources of the fleet are left %s after it was deleted:\n  %s", e.options.patience,
 			strings.Join(problems, "\n  "))
 	} else {
-		w.result("nothing is left of the fleet %s after it was deleted", time.Since(begun).Round(time.Second))
+		e.result("nothing is left of the fleet %s after it was deleted", time.Since(begun).Round(time.Second))
 	}
-	w.searchLogs()
+	e.searchLogs()
 }
 
-func (w *world) endDisturbances(ctx context.Context) error {
-	w.logf("all disturbances end")
-	for _, r := range w.replicas {
+func (e *experiment) endDisturbances(ctx context.Context) error {
+	e.logf("all disturbances end")
+	for _, r := range e.replicas {
 		if err := r.signal(syscall.SIGCONT); err != nil {
 			return err
 		}
@@ -65,32 +65,32 @@ func (w *world) endDisturbances(ctx context.Context) error {
 			}
 		}
 	}
-	if err := w.cloud.ClearFaults(ctx); err != nil {
+	if err := e.cloud.ClearFaults(ctx); err != nil {
 		return err
 	}
-	if err := w.updateCredentials(ctx); err != nil {
+	if err := e.updateCredentials(ctx); err != nil {
 		return err
 	}
 	none := simcloud.Duration(0)
-	if _, err := w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &none}); err != nil {
+	if _, err := e.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &none}); err != nil {
 		return err
 	}
-	for _, cp := range []*controlplane.ControlPlane{w.Control, w.Target} {
+	for _, cp := range []*controlplane.ControlPlane{e.Control, e.Target} {
 		// After many failures, the informers of the controller manager retry only once a minute, so restart it.
 		if err := cp.RestartControllerManager(ctx); err != nil {
 			return err
 		}
 	}
 	for _, d := range pools() {
-		if err := w.users.change(ctx, d.Name, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = false }); err != nil {
+		if err := e.users.change(ctx, d.Name, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = false }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *world) await(ctx context.Context, check func(context.Context) []string) (problems []string) {
-	ctx, cancel := context.WithTimeout(ctx, w.options.patience)
+func (e *experiment) await(ctx context.Context, check func(context.Context) []string) (problems []string) {
+	ctx, cancel := context.WithTimeout(ctx, e.options.patience)
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -110,13 +110,13 @@ func (w *world) await(ctx context.Context, check func(context.Context) []string)
 	}
 }
 
-func (w *world) deleteFleet(ctx context.Context) error {
+func (e *experiment) deleteFleet(ctx context.Context) error {
 	list := &v1beta1.MachineDeploymentList{}
-	if err := w.control.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := e.control.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return err
 	}
 	for i := range list.Items {
-		if err := w.control.Delete(ctx, &list.Items[i]); err != nil {
+		if err := e.control.Delete(ctx, &list.Items[i]); err != nil {
 			return err
 		}
 	}
@@ -125,18 +125,18 @@ func (w *world) deleteFleet(ctx context.Context) error {
 
 // checkNoWrites checks that the processes send no writes for the duration options.rest. checkNoWrites tries up to three
 // times, because the processes may still have some work left.
-func (w *world) checkNoWrites(ctx context.Context) {
+func (e *experiment) checkNoWrites(ctx context.Context) {
 	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
 	var last []string
 	for range 3 {
 		var logs []*auditlog.Log
-		for _, cp := range []*controlplane.ControlPlane{w.Control, w.Target} {
+		for _, cp := range []*controlplane.ControlPlane{e.Control, e.Target} {
 			log, err := auditlog.Open(cp.AuditLog())
 			if err == nil {
 				err = log.Mark()
 			}
 			if err != nil {
-				w.breach("read the audit log: %v", err)
+				e.breach("read the audit log: %v", err)
 				return
 			}
 			logs = append(logs, log)
@@ -144,13 +144,13 @@ func (w *world) checkNoWrites(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(w.options.rest):
+		case <-time.After(e.options.rest):
 		}
 		last = nil
 		for _, log := range logs {
 			counts, err := log.Count(ours)
 			if err != nil {
-				w.breach("read the audit log: %v", err)
+				e.breach("read the audit log: %v", err)
 				return
 			}
 			if counts.Writes+counts.Events+counts.Conflicts+counts.Failed > 0 {
@@ -158,24 +158,24 @@ func (w *world) checkNoWrites(ctx context.Context) {
 			}
 		}
 		if len(last) == 0 {
-			w.result("the processes wrote nothing for %s", w.options.rest)
+			e.result("the processes wrote nothing for %s", e.options.rest)
 			return
 		}
-		w.logf("the processes still write: %s", strings.Join(last, "; "))
+		e.logf("the processes still write: %s", strings.Join(last, "; "))
 	}
-	w.breach("the processes do not stop writing: in the last %s there were %s", w.options.rest, strings.Join(last, "; "))
+	e.breach("the processes do not stop writing: in the last %s there were %s", e.options.rest, strings.Join(last, "; "))
 }
 
 // searchLogs searches all logs for secrets. Audit logs contain no request bodies, but names and paths.
-func (w *world) searchLogs() {
-	read, found, err := secretsIn(w.watcher.secrets, w.Dir(), w.Control.Dir(), w.Target.Dir())
+func (e *experiment) searchLogs() {
+	read, found, err := secretsIn(e.watcher.secrets, e.Dir(), e.Control.Dir(), e.Target.Dir())
 	if err != nil {
-		w.breach("read the logs: %v", err)
+		e.breach("read the logs: %v", err)
 	}
 	for _, text := range found {
-		w.breach("I10: %s", text)
+		e.breach("I10: %s", text)
 	}
-	w.result("found %d secrets in %d logs", len(found), read)
+	e.result("found %d secrets in %d logs", len(found), read)
 }
 
 // secretsIn searches the logs in folders for secrets. secretsIn returns the number of logs, and a text for each secret

@@ -30,8 +30,8 @@ const (
 )
 
 type watcher struct {
-	world *world
-	tasks sync.WaitGroup
+	experiment *experiment
+	tasks      sync.WaitGroup
 
 	mu      sync.Mutex
 	judge   *judge.Judge
@@ -44,21 +44,21 @@ type watcher struct {
 	printed  int
 }
 
-func newWatcher(w *world) *watcher {
+func newWatcher(e *experiment) *watcher {
 	return &watcher{
-		world: w, judge: judge.New(window), journal: history.OpenJournal(filepath.Join(w.Dir(), "simcloud")),
+		experiment: e, judge: judge.New(window), journal: history.OpenJournal(filepath.Join(e.Dir(), "simcloud")),
 		secrets: map[string]string{}, revision: map[string]int64{},
 	}
 }
 
 func (o *watcher) start(ctx context.Context) {
-	for name, dir := range map[string]string{"control": o.world.Control.Dir(), "target": o.world.Target.Dir()} {
+	for name, dir := range map[string]string{"control": o.experiment.Control.Dir(), "target": o.experiment.Target.Dir()} {
 		o.tasks.Go(func() {
 			err := history.Follow(ctx, filepath.Join(dir, "etcd.sock:0"), registry, 1, func(c history.Change) {
 				o.change(name, c)
 			})
 			if err != nil {
-				o.world.breach("watch the %s cluster: %v", name, err)
+				o.experiment.breach("watch the %s cluster: %v", name, err)
 			}
 		})
 	}
@@ -112,7 +112,7 @@ func (o *watcher) readJournal() {
 func (o *watcher) fail(err error) {
 	o.errs = append(o.errs, err)
 	if len(o.errs) == 1 {
-		o.world.breach("watch the fleet: %v", err)
+		o.experiment.breach("watch the fleet: %v", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func (o *watcher) change(cluster string, c history.Change) {
 	if strings.HasPrefix(c.Key, ours) || strings.HasPrefix(c.Key, events) {
 		for name, secret := range o.secrets {
 			if bytes.Contains(c.Value, []byte(secret)) {
-				o.world.breach("I10: %s is in %s at revision %d", name, c.Key, c.Revision)
+				o.experiment.breach("I10: %s is in %s at revision %d", name, c.Key, c.Revision)
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (o *watcher) change(cluster string, c history.Change) {
 func (o *watcher) printBreaches() {
 	found := o.judge.CertainBreaches()
 	for _, b := range found[o.printed:] {
-		o.world.logf("BREACH %s", b)
+		o.experiment.logf("BREACH %s", b)
 	}
 	o.printed = len(found)
 }

@@ -24,7 +24,7 @@ func isGone(c *v1beta1.MachineClass) bool      { return c == nil }
 
 // Rule: class-validated-on-change.
 func TestValidClassReportsItsCapacity(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	w.createClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonValid)
@@ -51,7 +51,7 @@ func TestValidClassReportsItsCapacity(t *testing.T) {
 
 // Rule: class-validated-on-change.
 func TestClassWaitsForItsSecrets(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonCredentialsNotFound)
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, `"creds"`) {
@@ -75,7 +75,7 @@ func TestClassWaitsForItsSecrets(t *testing.T) {
 
 // Rule: class-validated-on-change.
 func TestRejectionNamesTheFieldInOneEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.driver.validate = func(provider.Class) error { return provider.InvalidField("disk.sizeGiB", "must be at least 30") }
 	w.createSecrets()
 	w.createClass("c")
@@ -97,7 +97,7 @@ func TestRejectionNamesTheFieldInOneEvent(t *testing.T) {
 }
 
 func TestIncompleteCredentialsAreReported(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.driver.validate = func(c provider.Class) error {
 		if _, ok := c.Credentials.Get("key"); !ok && !c.Credentials.IsEmpty() {
 			return provider.Errorf(provider.InvalidArgument, "the credentials have no key %q", "key")
@@ -115,7 +115,7 @@ func TestIncompleteCredentialsAreReported(t *testing.T) {
 }
 
 func TestClassRecoversFromAnOutageOfTheProvider(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.driver.capacity = func(provider.Class) (provider.Capacity, error) {
 		return provider.Capacity{}, provider.Errorf(provider.Unavailable, "unreachable")
 	}
@@ -130,7 +130,7 @@ func TestClassRecoversFromAnOutageOfTheProvider(t *testing.T) {
 }
 
 func TestRotatedCredentialsAreUsedAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.driver.capacity = func(c provider.Class) (provider.Capacity, error) {
 		if token, _ := c.Credentials.Get("token"); !bytes.Equal(token.Reveal(), []byte("good")) {
 			return provider.Capacity{}, &provider.Error{Code: provider.Unauthenticated, Message: "no",
@@ -153,7 +153,7 @@ func TestRotatedCredentialsAreUsedAtOnce(t *testing.T) {
 
 // Rule: class-and-secret-protected.
 func TestClassInUseExistsUntilItsLastMachineIsGone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	w.createClass("c")
 	w.createMachine("m-1", "c")
@@ -187,7 +187,7 @@ func TestClassInUseExistsUntilItsLastMachineIsGone(t *testing.T) {
 }
 
 func TestMachineWithAnotherClassReleasesTheOldOne(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	w.createClass("old")
 	w.createClass("new")
@@ -204,7 +204,7 @@ func TestMachineWithAnotherClassReleasesTheOldOne(t *testing.T) {
 }
 
 func TestRemovedFinalizerIsAddedAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	// The class must not refer to Secrets, because events of Secrets would also trigger the class.
 	w.createClass("c", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef, c.Spec.UserDataRef = nil, nil })
 	w.awaitReady("c", v1beta1.ReasonValid)
@@ -222,7 +222,7 @@ func TestRemovedFinalizerIsAddedAgain(t *testing.T) {
 
 // Rule: class-and-secret-protected.
 func TestSecretIsProtectedWhileAClassRefersToIt(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	w.createSecret("new-creds", "token", "t")
 	w.createSecret("unrelated", "token", "t")
@@ -246,7 +246,7 @@ func TestSecretIsProtectedWhileAClassRefersToIt(t *testing.T) {
 
 // Rule: inline-secret-protected.
 func TestSecretIsProtectedWhileAnInlineMachineRefersToIt(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	create := func(name, provider, secret string) {
 		w.create(&v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
@@ -277,7 +277,7 @@ func TestSecretIsProtectedWhileAnInlineMachineRefersToIt(t *testing.T) {
 }
 
 func TestClassesOfOtherProvidersAreIgnoredAndTheirSecretsStayProtected(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	w.createSecret("others", "token", "t")
 	w.createClass("other", func(c *v1beta1.MachineClass) { c.Spec.Provider = "other" })
@@ -311,7 +311,7 @@ func TestClassesOfOtherProvidersAreIgnoredAndTheirSecretsStayProtected(t *testin
 }
 
 func TestNamespaceWithClassesAndMachinesCanBeDeleted(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	w.createClass("c")
 	w.createMachine("m", "c")
@@ -336,7 +336,7 @@ func TestNamespaceWithClassesAndMachinesCanBeDeleted(t *testing.T) {
 //
 // Rules: secret-needs-use-label, no-finalizer-without-label.
 func TestSecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {
-	w := newWorld(t)
+	w := newTestControllers(t)
 	w.createSecrets()
 	for _, name := range []string{"creds", "boot"} {
 		w.patchSecret(name, `{"metadata":{"labels":null}}`)

@@ -40,7 +40,7 @@ func FuzzInPlaceBySelection(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		randomStepsWith(t, v1beta1.StrategyInPlace, seed, 400, func(w *world) { w.manual = true })
+		randomStepsWith(t, v1beta1.StrategyInPlace, seed, 400, func(w *simulatedDeployment) { w.manual = true })
 	})
 }
 
@@ -71,13 +71,13 @@ func TestCrashAfterAnyStep(t *testing.T) {
 
 func randomSteps(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int) {
 	t.Helper()
-	randomStepsWith(t, strategy, seed, steps, func(*world) {})
+	randomStepsWith(t, strategy, seed, steps, func(*simulatedDeployment) {})
 }
 
 func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int,
-	change func(*world)) {
+	change func(*simulatedDeployment)) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := newWorld(t, strategy, r.Int32N(9), r.Int32N(4), r.Int32N(4))
+	w := newSimulatedDeployment(t, strategy, r.Int32N(9), r.Int32N(4), r.Int32N(4))
 	change(w)
 	fmt.Fprintf(w.log, "seed %d: %s, %d replicas, maxSurge %d, maxUnavailable %d\n", seed, w.strategy, w.replicas, w.surge,
 		w.unavailable)
@@ -110,7 +110,7 @@ func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed
 }
 
 // randomStep runs one random step and returns its name. The names of steps by users begin with a dash.
-func (w *world) randomStep(r *rand.Rand) string {
+func (w *simulatedDeployment) randomStep(r *rand.Rand) string {
 	var set *simulatedSet
 	var machine *simulatedMachine
 	if len(w.sets) > 0 {
@@ -207,7 +207,7 @@ func (w *world) randomStep(r *rand.Rand) string {
 	return "— crash soon"
 }
 
-func (w *world) endFailures() {
+func (w *simulatedDeployment) endFailures() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
 			switch m.state {
@@ -227,7 +227,7 @@ func (w *world) endFailures() {
 	}
 }
 
-func (w *world) checkDone() {
+func (w *simulatedDeployment) checkDone() {
 	w.t.Helper()
 	for _, s := range w.sets {
 		wanted := w.replicas

@@ -35,37 +35,37 @@ func TestRolloutsStepByStep(t *testing.T) {
 	)
 	tests := []struct {
 		name  string
-		world func(t *testing.T) *world
-		play  func(w *world)
+		start func(t *testing.T) *simulatedDeployment
+		play  func(w *simulatedDeployment)
 	}{
-		{"rolling-surge-1", started(rolling, 3, 1, 0), func(w *world) {
+		{"rolling-surge-1", started(rolling, 3, 1, 0), func(w *simulatedDeployment) {
 			w.note("template b")
 			w.template = "b"
 			w.playUntilStable()
 		}},
-		{"rolling-unavailable-1", started(rolling, 3, 0, 1), func(w *world) {
+		{"rolling-unavailable-1", started(rolling, 3, 0, 1), func(w *simulatedDeployment) {
 			w.note("template b")
 			w.template = "b"
 			w.playUntilStable()
 		}},
-		{"rolling-surge-3-unavailable-2", started(rolling, 10, 3, 2), func(w *world) {
+		{"rolling-surge-3-unavailable-2", started(rolling, 10, 3, 2), func(w *simulatedDeployment) {
 			w.note("template b")
 			w.template = "b"
 			w.playUntilStable()
 		}},
-		{"rolling-scaled-up-midway", started(rolling, 6, 2, 0), func(w *world) {
+		{"rolling-scaled-up-midway", started(rolling, 6, 2, 0), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("12 replicas")
 			w.replicas = 12
 			w.playUntilStable()
 		}},
-		{"rolling-scaled-down-midway", started(rolling, 10, 2, 0), func(w *world) {
+		{"rolling-scaled-down-midway", started(rolling, 10, 2, 0), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("5 replicas")
 			w.replicas = 5
 			w.playUntilStable()
 		}},
-		{"rolling-scaled-down-by-marks", started(rolling, 6, 2, 0), func(w *world) {
+		{"rolling-scaled-down-by-marks", started(rolling, 6, 2, 0), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("3 machines of a are marked for deletion, and replicas are lowered by 3")
 			for _, m := range w.set("a").machines[:3] {
@@ -74,13 +74,13 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.replicas = 3
 			w.playUntilStable()
 		}},
-		{"rolling-to-zero", started(rolling, 4, 1, 0), func(w *world) {
+		{"rolling-to-zero", started(rolling, 4, 1, 0), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("0 replicas")
 			w.replicas = 0
 			w.playUntilStable()
 		}},
-		{"rolling-failing-then-fixed", started(rolling, 3, 1, 0), func(w *world) {
+		{"rolling-failing-then-fixed", started(rolling, 3, 1, 0), func(w *simulatedDeployment) {
 			w.note("template b, whose machines fail to launch; its set replaces failed machines")
 			w.bad["b"] = true
 			w.template = "b"
@@ -98,25 +98,25 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.template = "c"
 			w.playUntilStable()
 		}},
-		{"rolling-undone-midway", started(rolling, 5, 2, 1), func(w *world) {
+		{"rolling-undone-midway", started(rolling, 5, 2, 1), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("template a again")
 			w.template = "a"
 			w.playUntilStable()
 		}},
-		{"rolling-over", started(rolling, 5, 2, 0), func(w *world) {
+		{"rolling-over", started(rolling, 5, 2, 0), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("template c")
 			w.template = "c"
 			w.playUntilStable()
 		}},
-		{"rolling-unhealthy-first", started(rolling, 4, 1, 0), func(w *world) {
+		{"rolling-unhealthy-first", started(rolling, 4, 1, 0), func(w *simulatedDeployment) {
 			w.note("the 3rd machine becomes unhealthy, template b")
 			w.setState(w.set("a").machines[2], unhealthyState)
 			w.template = "b"
 			w.playUntilStable()
 		}},
-		{"rolling-during-an-outage", started(rolling, 4, 1, 1), func(w *world) {
+		{"rolling-during-an-outage", started(rolling, 4, 1, 1), func(w *simulatedDeployment) {
 			w.note("all machines become unhealthy; template b, whose machines do not become available either")
 			w.outage = true
 			for _, m := range w.set("a").machines {
@@ -131,7 +131,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			}
 			w.playUntilStable()
 		}},
-		{"rolling-paused-midway", started(rolling, 4, 1, 0), func(w *world) {
+		{"rolling-paused-midway", started(rolling, 4, 1, 0), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("paused, 6 replicas")
 			w.paused = true
@@ -141,7 +141,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.paused = false
 			w.playUntilStable()
 		}},
-		{"rolling-frozen-midway", started(rolling, 4, 1, 0), func(w *world) {
+		{"rolling-frozen-midway", started(rolling, 4, 1, 0), func(w *simulatedDeployment) {
 			w.midway("b")
 			w.note("frozen, 2 replicas")
 			w.frozen = true
@@ -154,12 +154,12 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.frozen = false
 			w.playUntilStable()
 		}},
-		{"recreate", started(recreate, 3, 0, 0), func(w *world) {
+		{"recreate", started(recreate, 3, 0, 0), func(w *simulatedDeployment) {
 			w.note("template b")
 			w.template = "b"
 			w.playUntilStable()
 		}},
-		{"recreate-scaled", started(recreate, 3, 0, 0), func(w *world) {
+		{"recreate-scaled", started(recreate, 3, 0, 0), func(w *simulatedDeployment) {
 			w.note("template b and 5 replicas, then 2 while the old machines are being deleted")
 			w.template, w.replicas = "b", 5
 			w.pass()
@@ -168,7 +168,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.replicas = 2
 			w.playUntilStable()
 		}},
-		{"on-delete", started(onDelete, 3, 0, 0), func(w *world) {
+		{"on-delete", started(onDelete, 3, 0, 0), func(w *simulatedDeployment) {
 			w.note("template b")
 			w.template = "b"
 			w.playUntilStable()
@@ -189,35 +189,35 @@ func TestRolloutsStepByStep(t *testing.T) {
 			}
 			w.playUntilStable()
 		}},
-		{"in-place", started(inPlace, 4, 0, 1), func(w *world) {
+		{"in-place", started(inPlace, 4, 0, 1), func(w *simulatedDeployment) {
 			w.note("template b")
 			w.template = "b"
 			w.playUntilStable()
 		}},
-		{"in-place-by-3", started(inPlace, 8, 0, 3), func(w *world) {
+		{"in-place-by-3", started(inPlace, 8, 0, 3), func(w *simulatedDeployment) {
 			w.note("template b")
 			w.template = "b"
 			w.playUntilStable()
 		}},
-		{"in-place-undone-midway", started(inPlace, 4, 0, 2), func(w *world) {
+		{"in-place-undone-midway", started(inPlace, 4, 0, 2), func(w *simulatedDeployment) {
 			w.inPlaceMidway("b")
 			w.note("template a again")
 			w.template = "a"
 			w.playUntilStable()
 		}},
-		{"in-place-rolled-over-midway", started(inPlace, 4, 0, 2), func(w *world) {
+		{"in-place-rolled-over-midway", started(inPlace, 4, 0, 2), func(w *simulatedDeployment) {
 			w.inPlaceMidway("b")
 			w.note("template c")
 			w.template = "c"
 			w.playUntilStable()
 		}},
-		{"in-place-scaled-up-midway", started(inPlace, 4, 0, 2), func(w *world) {
+		{"in-place-scaled-up-midway", started(inPlace, 4, 0, 2), func(w *simulatedDeployment) {
 			w.inPlaceMidway("b")
 			w.note("6 replicas")
 			w.replicas = 6
 			w.playUntilStable()
 		}},
-		{"in-place-scaled-down-by-marks-midway", started(inPlace, 6, 0, 2), func(w *world) {
+		{"in-place-scaled-down-by-marks-midway", started(inPlace, 6, 0, 2), func(w *simulatedDeployment) {
 			w.inPlaceMidway("b")
 			w.note("2 machines of a are marked for deletion, 3 replicas")
 			for _, m := range w.set("a").machines[:2] {
@@ -226,7 +226,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.replicas = 3
 			w.playUntilStable()
 		}},
-		{"in-place-paused-midway", started(inPlace, 4, 0, 2), func(w *world) {
+		{"in-place-paused-midway", started(inPlace, 4, 0, 2), func(w *simulatedDeployment) {
 			w.inPlaceMidway("b")
 			w.note("paused, 5 replicas")
 			w.paused, w.replicas = true, 5
@@ -235,7 +235,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.paused = false
 			w.playUntilStable()
 		}},
-		{"in-place-frozen-midway", started(inPlace, 4, 0, 2), func(w *world) {
+		{"in-place-frozen-midway", started(inPlace, 4, 0, 2), func(w *simulatedDeployment) {
 			w.inPlaceMidway("b")
 			w.note("frozen, 2 replicas")
 			w.frozen, w.replicas = true, 2
@@ -244,7 +244,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.frozen, w.replicas = false, 4
 			w.playUntilStable()
 		}},
-		{"in-place-rejected-by-the-provider", started(inPlace, 8, 0, 5), func(w *world) {
+		{"in-place-rejected-by-the-provider", started(inPlace, 8, 0, 5), func(w *simulatedDeployment) {
 			w.note("template b, which the provider rejects")
 			w.bad["b"] = true
 			w.template = "b"
@@ -256,7 +256,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.template = "c"
 			w.playUntilStable()
 		}},
-		{"in-place-unhealthy-first", started(inPlace, 4, 0, 1), func(w *world) {
+		{"in-place-unhealthy-first", started(inPlace, 4, 0, 1), func(w *simulatedDeployment) {
 			w.note("the 3rd machine becomes unhealthy, template b")
 			w.setState(w.set("a").machines[2], unhealthyState)
 			w.template = "b"
@@ -267,7 +267,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			}
 			w.playUntilStable()
 		}},
-		{"in-place-machines-deleted-while-handed-over", started(inPlace, 5, 0, 3), func(w *world) {
+		{"in-place-machines-deleted-while-handed-over", started(inPlace, 5, 0, 3), func(w *simulatedDeployment) {
 			w.note("template b, until set a has its order; a machine of a is deleted by hand, and another after it was handed over")
 			w.template = "b"
 			w.pass()
@@ -279,7 +279,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.log.WriteString("      " + w.String() + "\n")
 			w.playUntilStable()
 		}},
-		{"in-place-by-selection", started(inPlace, 4, 0, 1), func(w *world) {
+		{"in-place-by-selection", started(inPlace, 4, 0, 1), func(w *simulatedDeployment) {
 			w.note("orchestration Manual, template b")
 			w.manual, w.template = true, "b"
 			w.playUntilStable()
@@ -293,7 +293,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.manual = false
 			w.playUntilStable()
 		}},
-		{"in-place-by-selection-taken-back", started(inPlace, 5, 0, 3), func(w *world) {
+		{"in-place-by-selection-taken-back", started(inPlace, 5, 0, 3), func(w *simulatedDeployment) {
 			w.note("orchestration Manual, template b, 3 machines are selected, until the first one was handed over")
 			w.manual, w.template = true, "b"
 			w.selectMachines("a", 0, 1, 2)
@@ -307,7 +307,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			a.machines[0].selected = false
 			w.playUntilStable()
 		}},
-		{"in-place-by-selection-scaled-paused-undone", started(inPlace, 4, 0, 2), func(w *world) {
+		{"in-place-by-selection-scaled-paused-undone", started(inPlace, 4, 0, 2), func(w *simulatedDeployment) {
 			w.note("orchestration Manual, template b, 6 replicas")
 			w.manual, w.template, w.replicas = true, "b", 6
 			w.playUntilStable()
@@ -331,7 +331,7 @@ func TestRolloutsStepByStep(t *testing.T) {
 			}
 			w.playUntilStable()
 		}},
-		{"in-place-by-selection-idle-machines-are-free", started(inPlace, 4, 0, 1), func(w *world) {
+		{"in-place-by-selection-idle-machines-are-free", started(inPlace, 4, 0, 1), func(w *simulatedDeployment) {
 			w.note("orchestration Manual; 2 machines become unhealthy, template b; a healthy and an unhealthy machine are selected")
 			w.manual, w.template = true, "b"
 			w.setState(w.set("a").machines[2], unhealthyState)
@@ -351,23 +351,24 @@ func TestRolloutsStepByStep(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w := test.world(t)
+			w := test.start(t)
 			test.play(w)
 			golden(t, test.name, w.log.String())
 		})
 	}
 }
 
-func started(strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) func(*testing.T) *world {
-	return func(t *testing.T) *world {
-		w := newWorld(t, strategy, replicas, surge, unavailable)
+func started(strategy v1beta1.DeploymentStrategyType, replicas, surge,
+	unavailable int32) func(*testing.T) *simulatedDeployment {
+	return func(t *testing.T) *simulatedDeployment {
+		w := newSimulatedDeployment(t, strategy, replicas, surge, unavailable)
 		w.note("%s, %d replicas, maxSurge %d, maxUnavailable %d", strategy, replicas, surge, unavailable)
 		w.playUntilStable()
 		return w
 	}
 }
 
-func (w *world) midway(template string) {
+func (w *simulatedDeployment) midway(template string) {
 	w.note("template %s, after two passes", template)
 	w.template = template
 	for range 2 {
@@ -378,7 +379,7 @@ func (w *world) midway(template string) {
 	w.log.WriteString("      " + w.String() + "\n")
 }
 
-func (w *world) inPlaceMidway(template string) {
+func (w *simulatedDeployment) inPlaceMidway(template string) {
 	w.note("template %s, until one machine was handed over", template)
 	w.template = template
 	w.pass()
@@ -389,7 +390,7 @@ func (w *world) inPlaceMidway(template string) {
 	w.log.WriteString("      " + w.String() + "\n")
 }
 
-func (w *world) selectMachines(set string, machines ...int) {
+func (w *simulatedDeployment) selectMachines(set string, machines ...int) {
 	for _, i := range machines {
 		w.set(set).machines[i].selected = true
 	}

@@ -15,9 +15,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// world simulates a deployment with its sets and machines. The simulation checks each write against the bounds, by
-// the true state and not by the state that the plan used.
-type world struct {
+// simulatedDeployment simulates a deployment with its sets and machines. The simulation checks each write against the
+// bounds, by the true state and not by the state that the plan used.
+type simulatedDeployment struct {
 	t   *testing.T
 	log *strings.Builder
 
@@ -78,15 +78,16 @@ const (
 	updateRejected   machineState = '◆' // is Running and its update was rejected
 )
 
-func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
-	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge,
+func newSimulatedDeployment(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge,
+	unavailable int32) *simulatedDeployment {
+	return &simulatedDeployment{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge,
 		unavailable: unavailable, template: "a",
 		sizedFor: UnknownSize, bad: map[string]bool{},
 		known: &deploymentState{unobservedSets: map[types.UID]unobservedReplicas{}},
 		clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-func (w *world) set(name string) *simulatedSet {
+func (w *simulatedDeployment) set(name string) *simulatedSet {
 	for _, s := range w.sets {
 		if s.name == name {
 			return s
@@ -163,7 +164,7 @@ func (s *simulatedSet) live() (n int32) {
 	return n
 }
 
-func (w *world) bounds() Bounds {
+func (w *simulatedDeployment) bounds() Bounds {
 	switch w.strategy {
 	case v1beta1.StrategyRecreate:
 		return Bounds{MaxUnavailable: w.replicas}
@@ -178,7 +179,7 @@ func (w *world) bounds() Bounds {
 	return Bounds{}
 }
 
-func (w *world) state() State {
+func (w *simulatedDeployment) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor,
 		Paused: w.paused, Frozen: w.frozen, CurrentIndex: -1}
 	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
@@ -198,7 +199,7 @@ func (w *world) state() State {
 	return s
 }
 
-func (w *world) pass() bool {
+func (w *simulatedDeployment) pass() bool {
 	w.t.Helper()
 	if !w.paused && !w.frozen {
 		if set := w.set(w.template); set == nil {
@@ -242,7 +243,7 @@ func (w *world) pass() bool {
 
 // countEffect counts a write and reports whether all controllers crash after this write. In a crash, the controllers
 // lose their state and their plans.
-func (w *world) countEffect() bool {
+func (w *simulatedDeployment) countEffect() bool {
 	if w.crashIn == 0 {
 		return false
 	}
@@ -258,7 +259,7 @@ func (w *world) countEffect() bool {
 
 // assign gives a set its role, and checks that the set cannot delete received machines. replicas is the value before
 // the change.
-func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
+func (w *simulatedDeployment) assign(set *simulatedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
 		if set.MoveTo != "" && role.MoveTo == "" || set.ReceiveFrom != "" && role.ReceiveFrom == "" {
@@ -273,7 +274,7 @@ func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 }
 
 // write changes replicas and checks the bounds.
-func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
+func (w *simulatedDeployment) write(set *simulatedSet, scale Scale, role Role, state State) {
 	w.t.Helper()
 	if scale.From != set.replicas || scale.From == scale.To {
 		w.t.Fatalf("%s: %s does not start at its %d replicas\n%s", set.name, scale, set.replicas, w.log)
@@ -310,7 +311,7 @@ func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	}
 }
 
-func (w *world) mayExist() (n int32) {
+func (w *simulatedDeployment) mayExist() (n int32) {
 	for _, s := range w.sets {
 		n += max(s.replicas, s.live()+s.creates)
 	}
@@ -319,7 +320,7 @@ func (w *world) mayExist() (n int32) {
 
 // surelyAvailable returns how many machines stay available in the worst case: every set finishes its plan, and then
 // deletes its surplus, which may consist of available machines.
-func (w *world) surelyAvailable() (n int32) {
+func (w *simulatedDeployment) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
 			n += s.remainsAvailable()
@@ -337,7 +338,7 @@ func (w *world) surelyAvailable() (n int32) {
 	return n
 }
 
-func (w *world) runSets() {
+func (w *simulatedDeployment) runSets() {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Second)
 	for _, s := range w.sets {
@@ -345,7 +346,7 @@ func (w *world) runSets() {
 	}
 }
 
-func (w *world) sync(s *simulatedSet) {
+func (w *simulatedDeployment) sync(s *simulatedSet) {
 	w.t.Helper()
 	for range 2 {
 		w.decide(s)
@@ -355,7 +356,7 @@ func (w *world) sync(s *simulatedSet) {
 	}
 }
 
-func (w *world) completeOperations() {
+func (w *simulatedDeployment) completeOperations() {
 	w.clock = w.clock.Add(time.Second)
 	for _, s := range w.sets {
 		for _, m := range slices.Clone(s.machines) {
@@ -378,7 +379,7 @@ func (w *world) completeOperations() {
 }
 
 // String returns each set with its replicas and machines. Machines in parentheses are being deleted.
-func (w *world) String() string {
+func (w *simulatedDeployment) String() string {
 	var b strings.Builder
 	for _, s := range w.sets {
 		if s.replicas == 0 && len(s.machines) == 0 && s.name != w.template && s.Role == (Role{}) {
@@ -416,16 +417,16 @@ func (w *world) String() string {
 	return b.String()
 }
 
-func (w *world) note(format string, args ...any) {
+func (w *simulatedDeployment) note(format string, args ...any) {
 	fmt.Fprintf(w.log, "— "+format+"\n", args...)
 }
 
 // playUntilStable runs all controllers and operations until nothing changes, and logs every step.
-func (w *world) playUntilStable() {
+func (w *simulatedDeployment) playUntilStable() {
 	w.t.Helper()
 	for step := 0; ; step++ {
 		if step > 300 {
-			w.t.Fatalf("the world does not become stable\n%s", w.log)
+			w.t.Fatalf("the deployment does not become stable\n%s", w.log)
 		}
 		before := w.String()
 		replicas := w.replicasBySet()
@@ -448,7 +449,7 @@ func (w *world) playUntilStable() {
 	}
 }
 
-func (w *world) replicasBySet() map[string]int32 {
+func (w *simulatedDeployment) replicasBySet() map[string]int32 {
 	replicas := map[string]int32{}
 	for _, s := range w.sets {
 		replicas[s.name] = s.replicas

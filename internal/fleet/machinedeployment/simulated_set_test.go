@@ -29,7 +29,7 @@ func (s *simulatedSet) remainsAvailable() int32 {
 	return min(up, s.replicas)
 }
 
-func (w *world) notToBeDeleted() (n int32) {
+func (w *simulatedDeployment) notToBeDeleted() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
 			n += s.live()
@@ -76,7 +76,7 @@ func (s *simulatedSet) order() []*simulatedMachine {
 }
 
 // decide makes a plan for the set, unless an earlier plan is still in progress.
-func (w *world) decide(s *simulatedSet) {
+func (w *simulatedDeployment) decide(s *simulatedSet) {
 	if s.creates > 0 || len(s.victims) > 0 || len(s.toHandOver) > 0 {
 		return
 	}
@@ -95,7 +95,7 @@ func (w *world) decide(s *simulatedSet) {
 }
 
 // act creates, deletes or hands over one machine of the set. It returns false if there was nothing to do.
-func (w *world) act(s *simulatedSet) bool {
+func (w *simulatedDeployment) act(s *simulatedSet) bool {
 	w.t.Helper()
 	defer w.countEffect()
 	switch {
@@ -131,7 +131,7 @@ func (w *world) act(s *simulatedSet) bool {
 	return true
 }
 
-func (w *world) availableNow() (n int32) {
+func (w *simulatedDeployment) availableNow() (n int32) {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
 			if m.state == available && !m.deleting {
@@ -151,13 +151,13 @@ func (s *simulatedSet) unavailable() *simulatedMachine {
 	return nil
 }
 
-func (w *world) receives(s *simulatedSet) bool {
+func (w *simulatedDeployment) receives(s *simulatedSet) bool {
 	from := w.set(s.ReceiveFrom)
 	return from != nil && from.MoveTo == s.name
 }
 
 // handOverOne hands one machine over unless it was changed meanwhile.
-func (w *world) handOverOne(s *simulatedSet) {
+func (w *simulatedDeployment) handOverOne(s *simulatedSet) {
 	w.t.Helper()
 	m, to := s.toHandOver[0], w.set(s.handOverTo)
 	s.toHandOver = s.toHandOver[1:]
@@ -185,7 +185,7 @@ func (s *simulatedSet) report() {
 	}
 }
 
-func (w *world) setState(m *simulatedMachine, state machineState) {
+func (w *simulatedDeployment) setState(m *simulatedMachine, state machineState) {
 	if m.state != state {
 		m.state, m.since = state, w.clock
 	}

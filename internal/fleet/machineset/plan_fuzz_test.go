@@ -24,7 +24,7 @@ func FuzzPlans(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed int64) {
-		w := newWorld(t, seed)
+		w := newSimulatedSet(t, seed)
 		for range 40 {
 			w.happen()
 			w.carryOut(w.plan(), w.rand.Intn(4) > 0)
@@ -33,7 +33,7 @@ func FuzzPlans(f *testing.F) {
 	})
 }
 
-type world struct {
+type simulatedSet struct {
 	*testing.T
 	rand     *rand.Rand
 	state    State
@@ -45,9 +45,9 @@ type world struct {
 	versions int
 }
 
-func newWorld(t *testing.T, seed int64) *world {
+func newSimulatedSet(t *testing.T, seed int64) *simulatedSet {
 	r := rand.New(rand.NewSource(seed))
-	w := &world{T: t, rand: r, state: stateOf(aSet(int32(r.Intn(8))))}
+	w := &simulatedSet{T: t, rand: r, state: stateOf(aSet(int32(r.Intn(8))))}
 	w.state.MaxInFlight = 1 + r.Intn(3)
 	w.state.Set.Spec.MinReadySeconds = int32(r.Intn(2) * 30)
 	w.state.Set.Spec.DeletePolicy = []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest,
@@ -64,19 +64,19 @@ func newWorld(t *testing.T, seed int64) *world {
 	return w
 }
 
-func (w *world) add(options ...machineOption) *v1beta1.Machine {
+func (w *simulatedSet) add(options ...machineOption) *v1beta1.Machine {
 	w.names++
 	m := newMachine(fmt.Sprintf("m%03d", w.names), append([]machineOption{created(epoch.Sub(w.state.Now))}, options...)...)
 	w.machines = append(w.machines, m)
 	return m
 }
 
-func (w *world) newVersion() string {
+func (w *simulatedSet) newVersion() string {
 	w.versions++
 	return strconv.Itoa(1000 + w.versions)
 }
 
-func (w *world) happen() {
+func (w *simulatedSet) happen() {
 	w.state.Now = w.state.Now.Add(time.Duration(w.rand.Intn(60)) * time.Second)
 	for range w.rand.Intn(4) {
 		if w.rand.Intn(8) == 0 {
@@ -134,7 +134,7 @@ func (w *world) happen() {
 	}
 }
 
-func (w *world) observe() {
+func (w *simulatedSet) observe() {
 	s := &w.state
 	s.Machines, s.Orphans = nil, nil
 	selector, _ := selectorOf(s.Set)
@@ -153,14 +153,14 @@ func (w *world) observe() {
 	s.InFlight, s.NextRemediation = w.in.InFlight(s.Machines), w.wait.until
 }
 
-func (w *world) plan() Plan {
+func (w *simulatedSet) plan() Plan {
 	w.observe()
 	p := Decide(w.state)
 	w.check(p)
 	return p
 }
 
-func (w *world) check(p Plan) {
+func (w *simulatedSet) check(p Plan) {
 	w.Helper()
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
 	lives, active := 0, 0
@@ -239,7 +239,7 @@ func (w *world) check(p Plan) {
 	}
 }
 
-func (w *world) same(why string, p Plan, as State) {
+func (w *simulatedSet) same(why string, p Plan, as State) {
 	w.Helper()
 	again := Decide(as)
 	if a, b := len(p.Update), len(again.Update); a != b {
@@ -254,7 +254,7 @@ func (w *world) same(why string, p Plan, as State) {
 
 // checkAvailability (rule set-keeps-deployment-available) fails if a plan deletes too many available machines, or keeps
 // too many.
-func (w *world) checkAvailability(p Plan) {
+func (w *simulatedSet) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
 	counts := func(m *v1beta1.Machine) bool { return s.Availability.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
@@ -283,7 +283,7 @@ func (w *world) checkAvailability(p Plan) {
 	}
 }
 
-func (w *world) carryOut(p Plan, wholly bool) {
+func (w *simulatedSet) carryOut(p Plan, wholly bool) {
 	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
 	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
 		with.ResourceVersion = w.newVersion()
@@ -342,7 +342,7 @@ func (w *world) carryOut(p Plan, wholly bool) {
 
 // converge carries out plans until the set has nothing to do, without further random changes. The set must then have
 // the desired number of machines.
-func (w *world) converge() {
+func (w *simulatedSet) converge() {
 	w.state.Availability = Availability{}
 	var p Plan
 	for range 100 {

@@ -154,7 +154,7 @@ func TestConfirmationIsAtMostOneDayAhead(t *testing.T) {
 
 // Rules: most-orphaned-needs-confirmation, person-confirms-removal.
 func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	var lost []provider.Instance
 	for n := range 4 {
 		lost = append(lost, w.createOrphan(n))
@@ -214,7 +214,7 @@ func TestMostOrphanedInstancesStayUntilConfirmed(t *testing.T) {
 func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 	for name, spec := range map[string]string{"in one list": `{"a":1}`, "in a list of its own": `{"a":2}`} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCollector(t)
 			w.collector.Rules.Namespace = ""
 			// The name of the attacker's namespace is first in alphabetical order, so the attacker's class is the first
 			// one of the scope.
@@ -271,16 +271,16 @@ func TestAttackClassConfirmsRemovalInOtherNamespace(t *testing.T) {
 func TestMostOrphanedSurvivesRestart(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		lose func(*world)
+		lose func(*testCollector)
 	}{
-		{"the status of the class is cleared", func(w *world) { w.unblock("small") }},
-		{"the ledger is deleted", func(w *world) {
+		{"the status of the class is cleared", func(w *testCollector) { w.unblock("small") }},
+		{"the ledger is deleted", func(w *testCollector) {
 			report := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: ledger.Name}}
 			if err := w.api.Delete(w.Context(), report); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"the status of the class is cleared during a cluster ID mismatch", func(w *world) {
+		{"the status of the class is cleared during a cluster ID mismatch", func(w *testCollector) {
 			w.mismatch = errors.New("another cluster id")
 			w.pass()
 			w.mismatch = nil
@@ -288,7 +288,7 @@ func TestMostOrphanedSurvivesRestart(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCollector(t)
 			w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 			for n := range 4 {
 				w.createOrphan(n)

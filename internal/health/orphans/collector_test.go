@@ -19,7 +19,7 @@ import (
 
 // Rule: orphan-removed-after-two-passes.
 func TestOrphanIsRemovedInSecondPass(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.want(orphan)
@@ -46,7 +46,7 @@ func TestOrphanIsRemovedInSecondPass(t *testing.T) {
 //
 // Rule: orphan-removals-limited.
 func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	orphan := w.createOrphan(1)
 	w.cloud.Shutdown = time.Hour
 	w.reconcile()
@@ -64,7 +64,7 @@ func TestSlowRemovalIsRetriedAndCountedOnce(t *testing.T) {
 
 // Rule: no-orphans-in-outage.
 func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.classOf("twin", "small")
 	w.createOrphan(1)
 	w.reconcile()
@@ -77,7 +77,7 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 
 // Rule: one-list-per-scope.
 func TestOneListServesAllClassesOfAScope(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.cloud.Scope = func(class provider.Class) (string, error) { return "the account", nil }
 	w.class("other") // This class has other credentials, and the same name of the scope.
 	for n := range 20 {
@@ -103,7 +103,7 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 
 // Rule: one-list-per-scope.
 func TestClassesWithoutNamedScopeAreListedSeparately(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.cloud.Scope = func(class provider.Class) (string, error) {
 		switch {
 		case strings.Contains(string(class.Spec), "broken"):
@@ -135,7 +135,7 @@ func TestClassesWithoutNamedScopeAreListedSeparately(t *testing.T) {
 //
 // Rules: no-orphans-in-outage, one-list-per-scope.
 func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.cloud.Scope = func(provider.Class) (string, error) { return "the account", nil }
 	w.sized("large", "large")
@@ -155,7 +155,7 @@ func TestFailedListOfSharedScopeProvesNothing(t *testing.T) {
 
 // Rule: orphan-removed-after-two-passes.
 func TestOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.cloud.OnList = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
@@ -169,7 +169,7 @@ func TestOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 
 // Rule: orphan-removed-after-two-passes.
 func TestYoungInstanceIsKept(t *testing.T) {
-	w := newWorld(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
+	w := newTestCollector(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
 	orphan := w.createOrphan(1)
 	w.reconcile() // The instance is an hour old.
 	w.pass()
@@ -181,7 +181,7 @@ func TestYoungInstanceIsKept(t *testing.T) {
 
 // Rule: orphan-removed-after-two-passes.
 func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.cloud.OnGet = func(string) error {
@@ -212,7 +212,7 @@ func TestRemovalIsConfirmedByLiveRead(t *testing.T) {
 //
 // Rule: orphan-gone-when-unlisted.
 func TestRemovalIsRetriedWhileOrphanIsListed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.cloud.OnGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
@@ -240,7 +240,7 @@ func TestRemovalIsRetriedWhileOrphanIsListed(t *testing.T) {
 
 // Rule: orphan-removals-limited.
 func TestOnePassRemovesAtMostMaxDeletes(t *testing.T) {
-	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })
+	w := newTestCollector(t, func(r *Rules) { r.MaxDeletes = 2 })
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	for n := range 5 {
 		w.createOrphan(n)
@@ -276,7 +276,7 @@ func TestOnePassRemovesAtMostMaxDeletes(t *testing.T) {
 
 // Rule: orphan-removals-limited.
 func TestReportOnlyRemovesNothing(t *testing.T) {
-	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
+	w := newTestCollector(t, func(r *Rules) { r.ReportOnly = true })
 	var all []provider.Instance
 	var names []string
 	for n := range 7 {
@@ -301,7 +301,7 @@ func TestReportOnlyRemovesNothing(t *testing.T) {
 
 // Rule: orphan-without-machine.
 func TestMachinesAreNotListedWithoutCandidates(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	m := w.machine("m", "small", "sim:///m")
 	w.createOrphan(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, "sim:///m" })
 	w.reconcile()
@@ -313,7 +313,7 @@ func TestMachinesAreNotListedWithoutCandidates(t *testing.T) {
 
 // Rule: no-orphans-in-outage.
 func TestUnlistedScopeIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.class("other")
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	w.confirm("other", now.Add(12*time.Hour).Format(time.RFC3339))
@@ -346,7 +346,7 @@ func TestUnlistedScopeIsLeftAlone(t *testing.T) {
 	w.want(retained...)
 }
 
-func (w *world) secret(name string) client.Object {
+func (w *testCollector) secret(name string) client.Object {
 	m := &metav1.PartialObjectMetadata{ObjectMeta: w.meta(name)}
 	m.APIVersion, m.Kind = "v1", "Secret"
 	return m
@@ -356,7 +356,7 @@ func (w *world) secret(name string) client.Object {
 //
 // Rule: no-orphans-in-outage.
 func TestListThatRepeatsAPageFails(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.createOrphan(1)
 	s := &scope{class: provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"account": []byte("small")})}}
 	w.cloud.PageSize = 0 // The cloud returns the same page for ever.
@@ -367,7 +367,7 @@ func TestListThatRepeatsAPageFails(t *testing.T) {
 
 // Rule: missing-instance-asks-machine.
 func TestMissingInstanceIsChecked(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.class("other")
 	there := w.machine("there", "small", "sim:///there")
 	w.createOrphan(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
@@ -403,7 +403,7 @@ func TestMissingInstanceIsChecked(t *testing.T) {
 
 // Rule: missing-instance-asks-machine.
 func TestInstancesOfMachinesWithoutClassAreChecked(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	for _, name := range []string{"a", "b"} {
 		m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
 			Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"inline": true}`)},

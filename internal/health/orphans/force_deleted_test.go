@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func (w *world) forced(in provider.Instance) {
+func (w *testCollector) forced(in provider.Instance) {
 	w.Helper()
 	book := ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.collector.Ledger = book
@@ -32,7 +32,7 @@ func (w *world) forced(in provider.Instance) {
 //
 // Rule: left-instance-removed.
 func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	live, cached, drainer, _ := w.target()
 	drainer.empty, drainer.detached = true, true
 	orphans := []provider.Instance{w.createOrphan(1), w.createOrphan(2), w.createOrphan(3)}
@@ -63,25 +63,25 @@ func TestRemnantsOfForceDeletedMachinesAreRemoved(t *testing.T) {
 // Rule: left-instance-removed.
 func TestForceDeletedEntryStaysUntilNothingIsFound(t *testing.T) {
 	for name, tc := range map[string]struct {
-		prevent func(*world)
-		allow   func(*world)
+		prevent func(*testCollector)
+		allow   func(*testCollector)
 	}{
 		"the cloud refuses the credentials": {
-			func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } },
-			func(w *world) { w.cloud.OnList = nil },
+			func(w *testCollector) { w.cloud.OnList = func(string, int) error { return errors.New("401") } },
+			func(w *testCollector) { w.cloud.OnList = nil },
 		},
 		"a leftover exists": {
-			func(w *world) {
+			func(w *testCollector) {
 				p := part(1)
 				p.MachineKey = w.namespace + "/m-1"
 				w.collector.Rules.MaxDeletes = 0
 				w.cloud.Leftovers["small"] = []provider.Leftover{p}
 			},
-			func(w *world) { delete(w.cloud.Leftovers, "small") },
+			func(w *testCollector) { delete(w.cloud.Leftovers, "small") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCollector(t)
 			in := lost(1)
 			in.MachineKey = w.namespace + "/m-1"
 			w.forced(in)

@@ -80,7 +80,7 @@ func TestLeftoversFollowTheRulesForInstances(t *testing.T) {
 	}
 }
 
-func (w *world) leave(n int, ids ...string) (l provider.Leftover) {
+func (w *testCollector) leave(n int, ids ...string) (l provider.Leftover) {
 	for _, id := range ids {
 		l = part(n)
 		l.ID, l.MachineKey = id, fmt.Sprintf("%s/m-%d", w.namespace, n)
@@ -91,7 +91,7 @@ func (w *world) leave(n int, ids ...string) (l provider.Leftover) {
 
 // Rule: leftover-parts-are-orphans.
 func TestLeftoversOfLostMachineAreRemovedInSecondPass(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.classOf("twin", "small") // The list of this class contains the same parts.
 	w.leave(1, "x/nic-0", "x/disk-0")
@@ -119,7 +119,7 @@ func TestLeftoversOfLostMachineAreRemovedInSecondPass(t *testing.T) {
 
 // Rule: leftover-parts-are-orphans.
 func TestPartsOfExistingMachineAreKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	launching := w.machine("launching", "small", "")
 	running := w.machine("running", "small", "sim:///recorded")
 	for i, uid := range []types.UID{launching.UID, running.UID} {
@@ -140,7 +140,7 @@ func TestPartsOfExistingMachineAreKept(t *testing.T) {
 //
 // Rule: leftover-parts-are-orphans.
 func TestPartsOfUnlistedInstanceAreKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	l := w.leave(1, "x/nic-0")
 	w.reconcile()
 	hidden := w.createOrphan(1, func(in *provider.Instance) { in.MachineUID = l.MachineUID })

@@ -17,7 +17,7 @@ import (
 
 // nodeLost creates the Node of the lost machine m-1 of class small in the target cluster and its cache. The kubelet
 // of this Node is silent.
-func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *nodemark.Mark)) {
+func (w *testCollector) nodeLost(live, cached client.Client, change func(*corev1.Node, *nodemark.Mark)) {
 	w.Helper()
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "m-1", "sim:///gone", corev1.ConditionUnknown)
@@ -44,7 +44,7 @@ func (w *world) nodeLost(live, cached client.Client, change func(*corev1.Node, *
 
 // Rule: node-of-lost-machine-deleted.
 func TestNodeOfLostMachineIsDeletedWhenInstanceIsGone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	live, cached, _, _ := w.target()
 	w.nodeLost(live, cached, nil)
 	w.reconcile()
@@ -64,7 +64,7 @@ func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		node    func(*corev1.Node, *nodemark.Mark)
-		arrange func(*world)
+		arrange func(*testCollector)
 		rules   func(*Rules)
 	}{
 		"of another installation": {node: mark(func(m *nodemark.Mark) { m.ClusterID = "theirs" })},
@@ -78,15 +78,19 @@ func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
 		"Ready": {node: func(n *corev1.Node, _ *nodemark.Mark) {
 			n.Status.Conditions[0].Status = corev1.ConditionTrue
 		}},
-		"its machine exists":         {arrange: func(w *world) { w.machine("m-1", "small", "") }},
-		"another machine has its ID": {arrange: func(w *world) { w.machine("m-2", "small", "sim:///gone") }},
-		"its instance is listed": {arrange: func(w *world) {
+		"its machine exists":         {arrange: func(w *testCollector) { w.machine("m-1", "small", "") }},
+		"another machine has its ID": {arrange: func(w *testCollector) { w.machine("m-2", "small", "sim:///gone") }},
+		"its instance is listed": {arrange: func(w *testCollector) {
 			w.createOrphan(1, func(in *provider.Instance) { in.ProviderID = "sim:///gone" })
 		}},
-		"an instance of its machine is listed": {arrange: func(w *world) { w.createOrphan(1) }},
-		"the instances are not listed":         {arrange: func(w *world) { w.cloud.OnList = func(string, int) error { return errors.New("401") } }},
-		"the cloud does not answer":            {arrange: func(w *world) { w.cloud.OnGet = func(string) error { return fmt.Errorf("no answer") } }},
-		"the list lacks a running instance": {arrange: func(w *world) {
+		"an instance of its machine is listed": {arrange: func(w *testCollector) { w.createOrphan(1) }},
+		"the instances are not listed": {arrange: func(w *testCollector) {
+			w.cloud.OnList = func(string, int) error { return errors.New("401") }
+		}},
+		"the cloud does not answer": {arrange: func(w *testCollector) {
+			w.cloud.OnGet = func(string) error { return fmt.Errorf("no answer") }
+		}},
+		"the list lacks a running instance": {arrange: func(w *testCollector) {
 			m := w.machine("m-2", "small", "sim:///there")
 			w.status(m, func(s *v1beta1.MachineStatus) {
 				s.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNodeHealthy,
@@ -96,7 +100,7 @@ func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
 		"orphans are only reported": {rules: func(r *Rules) { r.ReportOnly = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(r *Rules) {
+			w := newTestCollector(t, func(r *Rules) {
 				r.MaxDeletes = 10
 				if tc.rules != nil {
 					tc.rules(r)
@@ -122,7 +126,7 @@ func TestNodeThatMayHaveMachineOrInstanceIsKept(t *testing.T) {
 //
 // Rule: node-of-lost-machine-deleted.
 func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	live, cached, _, _ := w.target()
 	w.nodeLost(live, cached, nil)
 	w.nodeLost(live, live, func(_ *corev1.Node, m *nodemark.Mark) { m.ProviderID = "sim:///new" })
@@ -138,7 +142,7 @@ func TestNodeOfLostMachineIsReadAgainBeforeDeletion(t *testing.T) {
 //
 // Rules: ready-orphan-needs-confirmation, node-of-removed-instance-deleted.
 func TestNodeMarkIdentifiesNodeOfOrphan(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	live, cached, _, _ := w.target()
 	orphan := w.createOrphan(1, func(in *provider.Instance) { in.NodeName = "m-1" })
 	ready := corev1.ConditionTrue

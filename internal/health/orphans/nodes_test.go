@@ -38,7 +38,7 @@ func (d *fakeDrainer) Forget(types.NamespacedName) { d.forgotten++ }
 
 // target gives the collector a target cluster. A second fake client serves as the cache of the target cluster, so that
 // a test can make the cache stale.
-func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoch *uint64) {
+func (w *testCollector) target() (live, cached client.Client, drainer *fakeDrainer, epoch *uint64) {
 	cluster := func() client.Client {
 		return fake.NewClientBuilder().WithScheme(env.Scheme()).WithStatusSubresource(&corev1.Node{}).
 			WithIndex(&corev1.Node{}, index.NodeByProviderID, func(o client.Object) []string {
@@ -50,7 +50,7 @@ func (w *world) target() (live, cached client.Client, drainer *fakeDrainer, epoc
 	return live, cached, drainer, epoch
 }
 
-func (w *world) node(c client.Client, name, providerID string, ready corev1.ConditionStatus) {
+func (w *testCollector) node(c client.Client, name, providerID string, ready corev1.ConditionStatus) {
 	w.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 	node.Spec.ProviderID = providerID
@@ -68,7 +68,7 @@ func (w *world) node(c client.Client, name, providerID string, ready corev1.Cond
 	}
 }
 
-func (w *world) nodeOf(c client.Client, name string) *corev1.Node {
+func (w *testCollector) nodeOf(c client.Client, name string) *corev1.Node {
 	w.Helper()
 	node := &corev1.Node{}
 	if err := c.Get(w.Context(), client.ObjectKey{Name: name}, node); client.IgnoreNotFound(err) != nil {
@@ -79,7 +79,7 @@ func (w *world) nodeOf(c client.Client, name string) *corev1.Node {
 
 // Rules: ready-orphan-needs-confirmation, person-confirms-removal.
 func TestReadyNodeOfOrphanIsDrainedBeforeRemoval(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	live, cached, drainer, epoch := w.target()
 	orphan := w.createOrphan(1)
 	for _, c := range []client.Client{live, cached} {
@@ -132,7 +132,7 @@ func TestReadyNodeOfOrphanIsDrainedBeforeRemoval(t *testing.T) {
 func TestReadyNodeMissingInCacheBlocksRemoval(t *testing.T) {
 	for name, id := range map[string]string{"not Ready in the cache": "", "a Node without a provider ID": "sim:///other"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCollector(t)
 			live, cached, _, _ := w.target()
 			orphan := w.createOrphan(1, func(in *provider.Instance) { in.NodeName = "one" })
 			if id == "" {
@@ -156,7 +156,7 @@ func TestReadyNodeMissingInCacheBlocksRemoval(t *testing.T) {
 
 // Rule: node-of-removed-instance-deleted.
 func TestNodeOfRemovedInstanceIsDeleted(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	live, cached, _, _ := w.target()
 	orphan := w.createOrphan(1)
 	for _, c := range []client.Client{live, cached} {
@@ -185,7 +185,7 @@ func TestNodeOfRemovedInstanceIsDeleted(t *testing.T) {
 	}
 }
 
-func (w *world) remember(live, cached client.Client, name string) {
+func (w *testCollector) remember(live, cached client.Client, name string) {
 	w.Helper()
 	is, was := w.nodeOf(live, name), w.nodeOf(cached, name)
 	was.Annotations, was.Labels = is.Annotations, is.Labels
@@ -196,7 +196,7 @@ func (w *world) remember(live, cached client.Client, name string) {
 
 // Rule: node-of-removed-instance-deleted.
 func TestReadyOrOwnedNodeOfRemovedInstanceIsKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	live, cached, _, _ := w.target()
 	w.machine("adopted", "small", "sim:///adopted")
 	for _, c := range []client.Client{live, cached} {

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func (w *world) page() (ledger.Page, string) {
+func (w *testCollector) page() (ledger.Page, string) {
 	w.Helper()
 	retained := &corev1.ConfigMap{}
 	if err := w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: ledger.Name}, retained); err != nil {
@@ -26,7 +26,7 @@ func (w *world) page() (ledger.Page, string) {
 
 // Rule: orphan-report-kept.
 func TestResultOfPassIsRecorded(t *testing.T) {
-	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
+	w := newTestCollector(t, func(r *Rules) { r.ReportOnly = true })
 	w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.reconcile()
 	page, empty := w.page()
@@ -68,7 +68,7 @@ func TestResultOfPassIsRecorded(t *testing.T) {
 
 // Rule: orphan-report-kept.
 func TestUnlistedClassesAreRecorded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.collector.Ledger = ledger.Store{Client: w.api, Namespace: w.namespace}
 	w.classOf("dark", "dark")
 	if err := w.api.Delete(t.Context(), w.secret("dark")); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Rule: instance-owned-by-tags.
 func TestInstancesOfOthersAreNeverTouched(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	instances := []provider.Instance{
 		w.createOrphan(1, func(in *provider.Instance) { in.ClusterID = "theirs" }),
 		w.createOrphan(2, func(in *provider.Instance) { in.ClusterID = "" }),
@@ -39,7 +39,7 @@ func TestInstancesOfOthersAreNeverTouched(t *testing.T) {
 
 // Rule: orphan-without-machine.
 func TestMachineCreatedDuringPassKeepsInstance(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	observations := Observations{}
 	w.collector.state.observations = observations
 	created := 0
@@ -58,7 +58,7 @@ func TestMachineCreatedDuringPassKeepsInstance(t *testing.T) {
 
 // Rule: orphan-without-machine.
 func TestInstancesOfMachinesAreKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	launching := w.machine("launching", "small", "")
 	w.createOrphan(1, func(in *provider.Instance) { in.MachineUID = launching.UID })
@@ -135,7 +135,7 @@ func TestNothingIsRemovedWithoutCompleteListOfMachines(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCollector(t)
 			w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 			for n := range 5 {
 				w.machine(fmt.Sprintf("m-%d", n), "small", "")
@@ -174,7 +174,7 @@ func TestNothingIsRemovedWithoutCompleteListOfMachines(t *testing.T) {
 
 // Rule: orphan-without-machine.
 func TestEmptyListOfMachinesCounts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.createOrphan(1)
 	w.reconcile()
 	w.pass()
@@ -183,7 +183,7 @@ func TestEmptyListOfMachinesCounts(t *testing.T) {
 
 // Rule: no-orphans-in-outage.
 func TestNothingIsRemovedDuringOrSoonAfterOutage(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	orphan := w.createOrphan(1)
 	w.reconcile()
 
@@ -211,7 +211,7 @@ func TestNothingIsRemovedDuringOrSoonAfterOutage(t *testing.T) {
 
 // Rule: no-orphans-in-outage.
 func TestOutageDuringPassStopsRemovals(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	var orphans []provider.Instance
 	for n := range 4 {
@@ -237,7 +237,7 @@ func TestOutageDuringPassStopsRemovals(t *testing.T) {
 
 // Rule: cluster-id-mismatch-stops-collection.
 func TestClusterIDMismatchStopsCollection(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	orphan := w.createOrphan(1)
 	w.reconcile()
 	w.mismatch = errors.New("the cluster ID is another one")

@@ -41,7 +41,7 @@ func TestShardDecidesOnInstancesOfItsNamespaces(t *testing.T) {
 
 // inShard divides the namespaces into two shards. The collector gets the shard of the test's namespace. The result is a
 // new namespace in the other shard.
-func (w *world) inShard() (other string) {
+func (w *testCollector) inShard() (other string) {
 	w.Helper()
 	w.collector.Rules.Namespace = ""
 	w.collector.Rules.Shard = sharding.Shard{Index: sharding.Index(w.namespace, 2), Count: 2}
@@ -56,7 +56,7 @@ func (w *world) inShard() (other string) {
 	return ""
 }
 
-func (w *world) moveClass(to string) *v1beta1.MachineClass {
+func (w *testCollector) moveClass(to string) *v1beta1.MachineClass {
 	w.Helper()
 	class, secret := &v1beta1.MachineClass{}, &corev1.Secret{}
 	for _, o := range []client.Object{class, secret} {
@@ -79,7 +79,7 @@ func (w *world) moveClass(to string) *v1beta1.MachineClass {
 //
 // Rule: shard-collects-its-own-orphans.
 func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	class := w.moveClass(w.inShard())
 	orphan := w.createOrphan(1)
 	theirs := w.createOrphan(2, func(in *provider.Instance) { in.MachineKey = class.Namespace + "/m" })
@@ -91,7 +91,7 @@ func TestOrphanIsFoundWithClassOfAnotherShard(t *testing.T) {
 
 // Rule: shard-collects-its-own-orphans.
 func TestClassOfAnotherShardGetsNoCondition(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	class := w.moveClass(w.inShard())
 	all := []provider.Instance{w.createOrphan(1), w.createOrphan(2), w.createOrphan(3)}
 	w.reconcile()
@@ -110,7 +110,7 @@ func TestClassOfAnotherShardGetsNoCondition(t *testing.T) {
 
 // Rule: shard-collects-its-own-orphans.
 func TestInstanceRecordedInAnotherShardIsKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCollector(t)
 	other := w.inShard()
 	orphan := w.createOrphan(1)
 	w.create(&v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "rescue"},

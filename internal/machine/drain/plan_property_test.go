@@ -22,12 +22,13 @@ import (
 // Rule: budgets-hold-until-deadline.
 func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
 	for seed := range uint64(500) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { newWorld(seed).drain(t) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { newDrainedNode(seed).drain(t) })
 	}
 }
 
-// world simulates one node with its pods, and the behavior of the API server and the kubelet that matters for a drain.
-type world struct {
+// drainedNode simulates one node with its pods, and the behavior of the API server and the kubelet that matters for a
+// drain.
+type drainedNode struct {
 	now, start, deadline time.Time
 	reachable            bool
 	pods                 []*worldPod
@@ -42,12 +43,12 @@ type worldPod struct {
 	tried          bool      // an eviction or deletion was sent
 }
 
-func newWorld(seed uint64) *world {
+func newDrainedNode(seed uint64) *drainedNode {
 	r := rand.New(rand.NewPCG(seed, 0))
 	pick := func(seconds ...int64) time.Duration {
 		return time.Duration(seconds[r.IntN(len(seconds))]) * time.Second
 	}
-	w := &world{now: noon, start: noon, deadline: noon.Add(pick(0, 1, 10, 60, 600, 7200)), reachable: r.IntN(4) > 0}
+	w := &drainedNode{now: noon, start: noon, deadline: noon.Add(pick(0, 1, 10, 60, 600, 7200)), reachable: r.IntN(4) > 0}
 	for i := range r.IntN(12) {
 		p := &worldPod{
 			Pod:            aPod(fmt.Sprint("ns/pod-", i)),
@@ -76,7 +77,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-func (w *world) drain(t *testing.T) {
+func (w *drainedNode) drain(t *testing.T) {
 	var recheck time.Duration
 	for pass := 0; ; pass++ {
 		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Attempts: w.attempts,
@@ -109,7 +110,7 @@ func (w *world) drain(t *testing.T) {
 	}
 }
 
-func (w *world) checkTurns(t *testing.T, d Decision) {
+func (w *drainedNode) checkTurns(t *testing.T, d Decision) {
 	for _, s := range d.Steps {
 		if s.Action == ActionEvict && slices.ContainsFunc(d.Steps, func(other Step) bool {
 			return other.turn < s.turn && other.pending()
@@ -119,7 +120,7 @@ func (w *world) checkTurns(t *testing.T, d Decision) {
 	}
 }
 
-func (w *world) apply(t *testing.T, d Decision) {
+func (w *drainedNode) apply(t *testing.T, d Decision) {
 	for _, s := range d.Steps {
 		var p *worldPod
 		for _, candidate := range w.pods {
@@ -149,7 +150,7 @@ func (w *world) apply(t *testing.T, d Decision) {
 }
 
 // checkPolite checks invariant I7. It does not use the time calculations of the planner.
-func (w *world) checkPolite(t *testing.T, p *worldPod, s Step) {
+func (w *drainedNode) checkPolite(t *testing.T, p *worldPod, s Step) {
 	if s.Grace < 1 {
 		t.Errorf("%s is deleted with a grace period of %d s", p.Name, s.Grace)
 	}
@@ -169,7 +170,7 @@ func (w *world) checkPolite(t *testing.T, p *worldPod, s Step) {
 	}
 }
 
-func (w *world) evict(p *worldPod, s Step) error {
+func (w *drainedNode) evict(p *worldPod, s Step) error {
 	if w.now.Before(p.protectedUntil) {
 		err := apierrors.NewTooManyRequests("no", 0)
 		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "refused"}}
@@ -186,7 +187,7 @@ func graceOf(p *worldPod) time.Duration { return grace(&p.Pod) }
 
 // delete handles a delete request in the same way as the API server. The first request sets the grace period of the
 // pod, and later requests can only shorten this period.
-func (w *world) delete(p *worldPod, grace int64) error {
+func (w *drainedNode) delete(p *worldPod, grace int64) error {
 	if p.undeletable {
 		return errors.New("denied")
 	}
@@ -200,7 +201,7 @@ func (w *world) delete(p *worldPod, grace int64) error {
 	return nil
 }
 
-func (w *world) pass(d time.Duration) {
+func (w *drainedNode) pass(d time.Duration) {
 	w.now = w.now.Add(d)
 	var left []*worldPod
 	for _, p := range w.pods {

@@ -30,13 +30,13 @@ import (
 )
 
 func TestApprovesJoinWithTokenOfMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	w.wantSigned(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
 }
 
 func TestJoinWaitsForMachineStatus(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machineWithoutStatus("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	w.wantPendingWithoutEvent(name)
@@ -51,7 +51,7 @@ func TestJoinWaitsForMachineStatus(t *testing.T) {
 //
 // Rule: certificate-name-from-provider.
 func TestJoinWaitsForProvider(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	w.cloud.setAnswer(errUnreachable)
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
@@ -87,7 +87,7 @@ func TestJoinWaitsForProvider(t *testing.T) {
 
 // Rule: client-certificate-for-token-bearer.
 func TestTokenIsRefusedForNameOfAnotherMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	w.machine("victim")
 	thief := w.asToken(w.token(w.machine("thief")))
 	w.wantReported(w.post(thief, csrtest.ForClient(w.node("victim"))), ReasonWrongName)
@@ -97,7 +97,7 @@ func TestTokenIsRefusedForNameOfAnotherMachine(t *testing.T) {
 //
 // Rule: certificate-name-from-provider.
 func TestTokenIsRefusedForNameInForgedStatus(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	w.status(m, func(s *v1beta1.MachineStatus) { s.Instance.NodeName = w.node("control-plane") })
 	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("control-plane"))), ReasonWrongName)
@@ -108,7 +108,7 @@ func TestTokenIsRefusedForNameInForgedStatus(t *testing.T) {
 //
 // Rules: status-claims-end-at-namespace, certificate-name-from-provider.
 func TestForgedStatusOfOtherNamespaceBlocksNoCertificate(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	claims := func(name string, uid types.UID, id string) {
 		for i := range 3 {
 			forged := &v1beta1.Machine{
@@ -136,7 +136,7 @@ func TestForgedStatusOfOtherNamespaceBlocksNoCertificate(t *testing.T) {
 }
 
 func TestTokenIsRefusedForNameOfExistingNode(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
 		Spec: corev1.NodeSpec{ProviderID: "acme:///control-plane"}}
 	w.create(node)
@@ -151,7 +151,7 @@ func TestTokenIsRefusedForNameOfExistingNode(t *testing.T) {
 
 // Rule: client-certificate-for-token-bearer.
 func TestTokenIsRefusedAfterMachineJoined(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	instance := w.asToken(w.token(m))
 	w.wantSigned(w.post(instance, csrtest.ForClient(w.node("m"))), ReasonMachineJoins)
@@ -161,14 +161,14 @@ func TestTokenIsRefusedAfterMachineJoined(t *testing.T) {
 
 // Rule: client-certificate-for-token-bearer.
 func TestExpiredTokenIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	w.clock.SetTime(time.Now().Add(time.Hour + time.Minute))
 	m := w.machine("m")
 	w.wantReported(w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m"))), ReasonTokenExpired)
 }
 
 func TestTokenOfEarlierAttemptIsRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	token := w.token(m)
 	w.status(m, func(s *v1beta1.MachineStatus) { s.Launch = &v1beta1.LaunchStatus{Attempt: 2} })
@@ -177,7 +177,7 @@ func TestTokenOfEarlierAttemptIsRefused(t *testing.T) {
 
 // Rule: client-certificate-for-token-bearer.
 func TestDeletedMachineDoesNotJoin(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	instance := w.asToken(w.token(m))
 	w.remove(m)
@@ -185,7 +185,7 @@ func TestDeletedMachineDoesNotJoin(t *testing.T) {
 }
 
 func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	w.machine("m")
 	shared := bootstrap.Token{Value: "shared.0123456789abcdef"}
 	secret := &corev1.Secret{
@@ -206,7 +206,7 @@ func TestSharedTokenIsReportedOnRequestedMachine(t *testing.T) {
 
 // Rule: other-requests-left-pending.
 func TestMalformedRequestIsLeftPending(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	// The API server rejects system:masters itself.
 	w.wantReported(w.post(w.asToken(w.token(m)),
@@ -215,7 +215,7 @@ func TestMalformedRequestIsLeftPending(t *testing.T) {
 
 // Rule: other-requests-left-pending.
 func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m", func(m *v1beta1.Machine) {
 		m.Spec.Provider, m.Labels[v1beta1.LabelProvider] = "another", "another"
 	})
@@ -224,7 +224,7 @@ func TestMachinesOfOtherProvidersAreIgnored(t *testing.T) {
 
 // Rule: client-certificate-for-token-bearer.
 func TestApprovesRenewalByNode(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	early := w.post(w.asNode(w.node("m")), csrtest.ForClient(w.node("m")))
 	w.wantPendingWithoutEvent(early)
@@ -238,7 +238,7 @@ func TestApprovesRenewalByNode(t *testing.T) {
 //
 // Rule: certificate-name-from-provider.
 func TestRenewalWaitsForMarkOfNode(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
 		Spec: corev1.NodeSpec{ProviderID: "k3s://" + w.node("m")}}
@@ -259,7 +259,7 @@ func TestRenewalWaitsForMarkOfNode(t *testing.T) {
 
 // Rule: serving-certificate-for-known-addresses.
 func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	w.pair(m)
 	w.cloud.setAnswer(nil, "10.0.0.5")
@@ -287,7 +287,7 @@ func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
 }
 
 func TestUnreachableProviderIsNotAskedInLoop(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	w.pair(m)
 	w.cloud.setAnswer(errUnreachable)
@@ -308,7 +308,7 @@ func TestUnreachableProviderIsNotAskedInLoop(t *testing.T) {
 }
 
 func TestApprovalDoesNotOverwriteDenial(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machineWithoutStatus("m")
 	name := w.post(w.asToken(w.token(m)), csrtest.ForClient(w.node("m")))
 	read := &certificatesv1.CertificateSigningRequest{}
@@ -353,17 +353,17 @@ func (s staleReader) List(_ context.Context, l client.ObjectList, _ ...client.Li
 
 // Rule: approval-reads-live.
 func TestNoApprovalForNameTakenSinceCacheRead(t *testing.T) {
-	for name, take := range map[string]func(w *world, other *v1beta1.Machine){
-		"by a node": func(w *world, _ *v1beta1.Machine) {
+	for name, take := range map[string]func(w *testApprover, other *v1beta1.Machine){
+		"by a node": func(w *testApprover, _ *v1beta1.Machine) {
 			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")},
 				Spec: corev1.NodeSpec{ProviderID: "acme:///another"}})
 		},
-		"by another machine": func(w *world, other *v1beta1.Machine) {
+		"by another machine": func(w *testApprover, other *v1beta1.Machine) {
 			w.status(other, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: w.node("m"), UID: "1"} })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestApprover(t)
 			m := w.machine("m")
 			other := w.machineWithoutStatus("other", func(o *v1beta1.Machine) {
 				o.Labels[v1beta1.LabelProvider], o.Spec.Provider = "another",
@@ -389,15 +389,15 @@ func TestNoApprovalForNameTakenSinceCacheRead(t *testing.T) {
 }
 
 func TestNoApprovalBasedOnStaleMachine(t *testing.T) {
-	for name, change := range map[string]func(*world, *v1beta1.Machine){
-		"joined":  func(w *world, m *v1beta1.Machine) { w.pair(m) },
-		"deleted": func(w *world, m *v1beta1.Machine) { w.remove(m) },
-		"launched again": func(w *world, m *v1beta1.Machine) {
+	for name, change := range map[string]func(*testApprover, *v1beta1.Machine){
+		"joined":  func(w *testApprover, m *v1beta1.Machine) { w.pair(m) },
+		"deleted": func(w *testApprover, m *v1beta1.Machine) { w.remove(m) },
+		"launched again": func(w *testApprover, m *v1beta1.Machine) {
 			w.status(m, func(s *v1beta1.MachineStatus) { s.Launch = &v1beta1.LaunchStatus{Attempt: 2} })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestApprover(t)
 			m := w.machine("m")
 			as, late := w.asToken(w.token(m)), *w.approver
 			late.Machines, late.Cache = staleReader{machine: *m.DeepCopy()}, withoutNodes{w.WithWatch}
@@ -425,7 +425,7 @@ func (r withoutNodes) Get(ctx context.Context, key client.ObjectKey, o client.Ob
 // Rule: node-paired-by-token.
 func TestJoinsOfListsCertificatesIssuedForTokens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestApprover(t)
 	joins := kubeletcsr.NewJoinFinder(w.WithWatch)
 	wantJoins := func(node string, want ...string) {
 		t.Helper()

@@ -23,7 +23,7 @@ import (
 
 // wantCondition waits until CertificateApproved has the reason and message. If the reason is empty, it waits until the
 // Machine has no condition CertificateApproved.
-func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
+func (w *testApprover) wantCondition(m *v1beta1.Machine, reason, message string) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &v1beta1.MachineList{}, "the condition of "+m.Name,
 		func(l *v1beta1.MachineList) (bool, string) {
@@ -44,7 +44,7 @@ func (w *world) wantCondition(m *v1beta1.Machine, reason, message string) {
 
 // Rule: refused-request-in-condition.
 func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	w.pair(m)
 	w.cloud.setAnswer(nil, "10.0.0.5")
@@ -83,7 +83,7 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 //
 // Rules: guest-address-only-in-ranges, refused-request-in-condition.
 func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	m := w.machine("m")
 	w.pair(m)
 	w.cloud.setGuestAddresses("198.51.100.5", "192.0.2.1")
@@ -100,7 +100,7 @@ func TestAttackGuestReportsAddressOfAPIServer(t *testing.T) {
 //
 // Rules: no-serving-certificate-for-reserved-addresses, refused-request-in-condition.
 func TestAttackCloudReportsAddressOfServiceKubernetes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestApprover(t)
 	service := &corev1.Service{}
 	if err := w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "kubernetes"}, service); err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestAttackCloudReportsAddressOfServiceKubernetes(t *testing.T) {
 //
 // Rules: no-serving-certificate-for-reserved-addresses, refused-request-in-condition.
 func TestMissingPermissionForAddressesOfAPIServersIsReported(t *testing.T) {
-	w := newWorld(t, func(o *Options) {
+	w := newTestApprover(t, func(o *Options) {
 		o.Target = interceptor.NewClient(o.Target.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context,
 			c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			if _, ok := object.(*discoveryv1.EndpointSlice); ok {

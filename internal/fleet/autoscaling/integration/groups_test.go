@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-type world struct {
+type testManager struct {
 	*testing.T
 	admin      client.Client
 	namespace  string
@@ -36,15 +36,15 @@ type world struct {
 	writes     int
 }
 
-func newWorld(t *testing.T) *world {
+func newTestManager(t *testing.T) *testManager {
 	t.Helper()
-	w := &world{T: t, admin: env.Client(t), namespace: env.Namespace(t)}
+	w := &testManager{T: t, admin: env.Client(t), namespace: env.Namespace(t)}
 	w.group = types.NamespacedName{Namespace: w.namespace, Name: "web"}
 	w.restart()
 	return w
 }
 
-func (w *world) restart() {
+func (w *testManager) restart() {
 	count := func() { w.writes++ }
 	w.reconciler = autoscaling.New(autoscaling.Options{Client: interceptor.NewClient(env.Client(w.T), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
@@ -60,7 +60,7 @@ func (w *world) restart() {
 	})})
 }
 
-func (w *world) class(name string, capacity ...string) *v1beta1.MachineClass {
+func (w *testManager) class(name string, capacity ...string) *v1beta1.MachineClass {
 	w.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: v1beta1.MachineClassSpec{Provider: "test", ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"kind":"X","apiVersion":"v1"}`)}}}
@@ -69,7 +69,7 @@ func (w *world) class(name string, capacity ...string) *v1beta1.MachineClass {
 	return class
 }
 
-func (w *world) resolve(class *v1beta1.MachineClass, capacity ...string) {
+func (w *testManager) resolve(class *v1beta1.MachineClass, capacity ...string) {
 	w.Helper()
 	class.Status.Capacity = corev1.ResourceList{}
 	for i := 0; i < len(capacity); i += 2 {
@@ -78,7 +78,7 @@ func (w *world) resolve(class *v1beta1.MachineClass, capacity ...string) {
 	w.must(w.admin.Status().Update(w.Context(), class))
 }
 
-func (w *world) template(class string) v1beta1.MachineTemplateSpec {
+func (w *testManager) template(class string) v1beta1.MachineTemplateSpec {
 	return v1beta1.MachineTemplateSpec{
 		ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"}},
 		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}, Node: v1beta1.NodeTemplate{
@@ -96,7 +96,7 @@ func bounds(more ...string) map[string]string {
 	return annotations
 }
 
-func (w *world) deployment(class string, annotations map[string]string) {
+func (w *testManager) deployment(class string, annotations map[string]string) {
 	w.Helper()
 	zero := int32(0)
 	w.must(w.admin.Create(w.Context(), &v1beta1.MachineDeployment{
@@ -106,7 +106,7 @@ func (w *world) deployment(class string, annotations map[string]string) {
 	}, client.FieldOwner("person")))
 }
 
-func (w *world) pass() (*v1beta1.MachineDeployment, int) {
+func (w *testManager) pass() (*v1beta1.MachineDeployment, int) {
 	w.Helper()
 	w.writes = 0
 	key := types.NamespacedName{Namespace: w.namespace, Name: "MachineDeployment/web"}
@@ -118,21 +118,21 @@ func (w *world) pass() (*v1beta1.MachineDeployment, int) {
 	return w.read(), w.writes
 }
 
-func (w *world) read() *v1beta1.MachineDeployment {
+func (w *testManager) read() *v1beta1.MachineDeployment {
 	w.Helper()
 	d := &v1beta1.MachineDeployment{}
 	w.must(w.admin.Get(w.Context(), w.group, d))
 	return d
 }
 
-func (w *world) edit(change func(*v1beta1.MachineDeployment)) {
+func (w *testManager) edit(change func(*v1beta1.MachineDeployment)) {
 	w.Helper()
 	d := w.read()
 	change(d)
 	w.must(w.admin.Update(w.Context(), d, client.FieldOwner("person")))
 }
 
-func (w *world) must(err error) {
+func (w *testManager) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -140,7 +140,7 @@ func (w *world) must(err error) {
 }
 
 // expect checks that the object has exactly the wanted capacity annotations, given as pairs of a short key and a value.
-func (w *world) expect(d client.Object, want ...string) {
+func (w *testManager) expect(d client.Object, want ...string) {
 	w.Helper()
 	got, wanted := map[string]string{}, map[string]string{}
 	for key, value := range d.GetAnnotations() {
@@ -158,7 +158,7 @@ func (w *world) expect(d client.Object, want ...string) {
 
 // expectCondition fails unless ScalableFromZero has this status and reason. If the given status is empty, the condition
 // must not exist.
-func (w *world) expectCondition(d *v1beta1.MachineDeployment, status metav1.ConditionStatus, reason string) {
+func (w *testManager) expectCondition(d *v1beta1.MachineDeployment, status metav1.ConditionStatus, reason string) {
 	w.Helper()
 	c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionScalableFromZero)
 	if c == nil {
@@ -169,7 +169,7 @@ func (w *world) expectCondition(d *v1beta1.MachineDeployment, status metav1.Cond
 	}
 }
 
-func (w *world) wrote(n, want int) {
+func (w *testManager) wrote(n, want int) {
 	w.Helper()
 	if n != want {
 		w.Errorf("%d writes, want %d", n, want)
@@ -180,7 +180,7 @@ const pool, dedicated = "pool=web", "dedicated=web:NoSchedule"
 
 // Rules: capacity-of-empty-node-groups.
 func TestOneWriteForEachChangeAndNoneOtherwise(t *testing.T) {
-	w := newWorld(t)
+	w := newTestManager(t)
 	small, large := w.class("small", "cpu", "2", "memory", "8Gi"), w.class("large", "cpu", "8", "memory", "32Gi", "pods", "50")
 	w.deployment(small.Name, bounds())
 
@@ -226,7 +226,7 @@ func TestOneWriteForEachChangeAndNoneOtherwise(t *testing.T) {
 
 // Rules: capacity-annotations-of-people-stay.
 func TestWhatAPersonWroteStaysThroughTenRollouts(t *testing.T) {
-	w := newWorld(t)
+	w := newTestManager(t)
 	theirs := bounds("cpu", " 3.5", "labels", "gpu=yes, odd ", "gpu-type", "", "taints", dedicated)
 	for i := range 11 {
 		w.class(fmt.Sprintf("class-%d", i), "cpu", fmt.Sprint(i+1), "memory", fmt.Sprintf("%dGi", i+1), "nvidia.com/gpu", "1")
@@ -262,7 +262,7 @@ func TestWhatAPersonWroteStaysThroughTenRollouts(t *testing.T) {
 //
 // Rules: capacity-annotations-of-people-stay.
 func TestAPersonTakesOver(t *testing.T) {
-	w := newWorld(t)
+	w := newTestManager(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")
 	w.class("large", "cpu", "8", "memory", "32Gi")
 	w.deployment("small", bounds())
@@ -296,7 +296,7 @@ func TestAPersonTakesOver(t *testing.T) {
 
 // Rules: empty-node-groups-report-unknown-capacity.
 func TestAGroupReportsThatItsCapacityIsUnknown(t *testing.T) {
-	w := newWorld(t)
+	w := newTestManager(t)
 	w.deployment("small", bounds())
 	d, writes := w.pass()
 	w.wrote(writes, 1)
@@ -347,7 +347,7 @@ func TestAGroupReportsThatItsCapacityIsUnknown(t *testing.T) {
 
 // A MachineSet without an owner is a node group. A MachineDeployment with the same name may exist.
 func TestAMachineSetIsANodeGroup(t *testing.T) {
-	w := newWorld(t)
+	w := newTestManager(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")
 	w.deployment("small", nil)
 	zero := int32(0)
@@ -369,7 +369,7 @@ func TestAMachineSetIsANodeGroup(t *testing.T) {
 
 // The group is deleted between the read and the apply request.
 func TestADeletedGroupIsNotMadeAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestManager(t)
 	w.class("small", "cpu", "2", "memory", "8Gi")
 	w.deployment("small", bounds())
 	admin := env.Client(t)

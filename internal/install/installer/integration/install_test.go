@@ -26,7 +26,7 @@ const (
 
 // Rules: conditions-say-what-runs, nothing-written-when-as-desired.
 func TestProviderIsInstalledOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("acme", nil)
 	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	w.simulateRollout(process)
@@ -65,7 +65,7 @@ func TestProviderIsInstalledOnce(t *testing.T) {
 
 // Rule: changes-by-hand-are-undone.
 func TestManualChangesAreReverted(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("acme", nil)
 	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	d := w.deployment(process)
@@ -85,7 +85,7 @@ func TestManualChangesAreReverted(t *testing.T) {
 
 // Rule: pruned-when-not-rendered.
 func TestObjectsThatAreNoLongerRenderedAreRemoved(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("acme", nil)
 	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	w.withoutService.Store(true)
@@ -104,7 +104,7 @@ func TestObjectsThatAreNoLongerRenderedAreRemoved(t *testing.T) {
 
 // Rule: objects-of-others-untouched.
 func TestObjectOfAnotherOwnerIsReportedAndKept(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	ofHelm := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: process,
 		Annotations: map[string]string{"meta.helm.sh/release-name": "acme", "meta.helm.sh/release-namespace": w.namespace}}}
 	w.must("create the object of Helm", w.Create(t.Context(), ofHelm))
@@ -126,7 +126,7 @@ func TestObjectOfAnotherOwnerIsReportedAndKept(t *testing.T) {
 
 // Rules: unknown-type-names-known-ones, spec-becomes-chart-values.
 func TestInvalidSpecMakesProviderDegraded(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("typo", func(s *v1beta1.ProviderSpec) { s.Type, s.Image.Repository = "azur", "" })
 	p := w.awaitCondition("typo", degraded, yes, v1beta1.ReasonUnknownType)
 	if message := messageOf(p, degraded); !strings.Contains(message, `"azur"`) || !strings.Contains(message, "azure, libvirt, openstack, sim") {
@@ -147,7 +147,7 @@ func TestInvalidSpecMakesProviderDegraded(t *testing.T) {
 
 // Rule: refused-objects-are-reported.
 func TestRefusedObjectIsReported(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("acme", func(s *v1beta1.ProviderSpec) { s.Values = raw(`{"port":1e6}`) })
 	p := w.awaitCondition("acme", degraded, yes, v1beta1.ReasonApplyFailed)
 	if message := messageOf(p, degraded); !strings.Contains(message, "apply Service "+w.namespace+"/"+process) ||
@@ -161,7 +161,7 @@ func TestRefusedObjectIsReported(t *testing.T) {
 
 // Rule: missing-secret-is-named.
 func TestMissingSecretIsReported(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("acme", func(s *v1beta1.ProviderSpec) {
 		s.Target.KubeconfigSecretRef = &v1beta1.KubeconfigRef{Name: "target"}
 	})
@@ -184,7 +184,7 @@ func TestMissingSecretIsReported(t *testing.T) {
 
 // Rule: kubelet-reason-is-reported.
 func TestPodEventReportsImagePullFailure(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("acme", nil)
 	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	pod := w.pod(w.deployment(process), process+"-new")

@@ -15,7 +15,7 @@ import (
 
 // Rule: one-provider-of-a-type.
 func TestSecondProviderOfATypeWaitsForTheFirst(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	first := w.provider("first", nil)
 	w.awaitCondition("first", degraded, no, v1beta1.ReasonAsDesired)
 	w.provider("second", nil)
@@ -32,7 +32,7 @@ func TestSecondProviderOfATypeWaitsForTheFirst(t *testing.T) {
 
 // Rule: platform-from-provider-ids.
 func TestAutoDetectsPlatform(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	for i, id := range []string{"sim://sim-1/sim-1a/i-0", "sim://sim-1/sim-1a/i-1", ""} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("detected-%d", i)},
 			Spec: corev1.NodeSpec{ProviderID: id}}
@@ -63,7 +63,7 @@ func TestAutoDetectsPlatform(t *testing.T) {
 
 // Rule: provider-stays-while-needed.
 func TestProviderStaysUntilNothingNeedsIt(t *testing.T) {
-	w := newWorld(t)
+	w := newTestInstaller(t)
 	w.provider("acme", nil)
 	w.awaitCondition("acme", progressing, yes, v1beta1.ReasonRollingOut)
 	p := w.awaitCondition("acme", degraded, no, v1beta1.ReasonAsDesired)

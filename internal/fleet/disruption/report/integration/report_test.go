@@ -24,15 +24,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-type world struct {
+type testReporter struct {
 	*testing.T
 	client.WithWatch
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newTestReporter(t *testing.T) *testReporter {
 	t.Helper()
-	w := &world{T: t, WithWatch: env.Client(t), namespace: env.Namespace(t)}
+	w := &testReporter{T: t, WithWatch: env.Client(t), namespace: env.Namespace(t)}
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
 		return report.New(report.Options{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("machinist-disruption"),
@@ -41,7 +41,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) budget(name, maxDisrupted string, schedules ...string) *v1beta1.MachineDisruptionBudget {
+func (w *testReporter) budget(name, maxDisrupted string, schedules ...string) *v1beta1.MachineDisruptionBudget {
 	w.Helper()
 	b := &v1beta1.MachineDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.Parse(maxDisrupted),
@@ -54,7 +54,7 @@ func (w *world) budget(name, maxDisrupted string, schedules ...string) *v1beta1.
 	return b
 }
 
-func (w *world) machine(name string) *v1beta1.Machine {
+func (w *testReporter) machine(name string) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name,
 		Labels: map[string]string{"pool": "a"}, Finalizers: []string{v1beta1.MachineFinalizer}},
@@ -63,7 +63,7 @@ func (w *world) machine(name string) *v1beta1.Machine {
 	return m
 }
 
-func (w *world) createDisrupted(name string) {
+func (w *testReporter) createDisrupted(name string) {
 	w.Helper()
 	m := w.machine(name)
 	m.Status.NodeRef = &v1beta1.NodeRef{Name: name}
@@ -71,7 +71,7 @@ func (w *world) createDisrupted(name string) {
 	w.must(w.Delete(w.Context(), m))
 }
 
-func (w *world) must(err error) {
+func (w *testReporter) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -80,7 +80,7 @@ func (w *world) must(err error) {
 
 // awaitStatus waits until the budget has the wanted selected, disrupted and allowed machines, and the wanted reason of
 // Valid.
-func (w *world) awaitStatus(b *v1beta1.MachineDisruptionBudget, want string) {
+func (w *testReporter) awaitStatus(b *v1beta1.MachineDisruptionBudget, want string) {
 	w.Helper()
 	env.Await(w.T, w.WithWatch, &v1beta1.MachineDisruptionBudgetList{}, "the status of "+b.Name+" is "+want,
 		func(list *v1beta1.MachineDisruptionBudgetList) (bool, string) {
@@ -103,7 +103,7 @@ func (w *world) awaitStatus(b *v1beta1.MachineDisruptionBudget, want string) {
 
 // Rule: budget-status.
 func TestTheStatusFollowsMachinesAndSpec(t *testing.T) {
-	w := newWorld(t)
+	w := newTestReporter(t)
 	for i := range 10 {
 		w.machine(fmt.Sprintf("m%d", i))
 	}
@@ -132,7 +132,7 @@ func TestTheStatusFollowsMachinesAndSpec(t *testing.T) {
 
 // Rule: budget-status.
 func TestAWindowIsReportedWhenItIsToOpen(t *testing.T) {
-	w := newWorld(t)
+	w := newTestReporter(t)
 	day := time.Now().In(time.UTC).AddDate(0, 0, 3)
 	b := w.budget("b", "1", fmt.Sprintf("0 12 %d %d *", day.Day(), day.Month()))
 	w.awaitStatus(b, "0 0 - BudgetUnderstood")

@@ -24,17 +24,18 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(inmemory.Main(m)) }
 
-// world runs the controllers of one provider on the in-memory API server. The test's namespace is the provider's name.
-type world struct {
+// testControllers runs the controllers of one provider on the in-memory API server. The test's namespace is the
+// provider's name.
+type testControllers struct {
 	*testing.T
 	client.WithWatch
 	ns     string
 	driver *scripted
 }
 
-func newWorld(t *testing.T) *world {
+func newTestControllers(t *testing.T) *testControllers {
 	t.Helper()
-	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t)}
+	w := &testControllers{T: t, WithWatch: env.Client(t), ns: env.Namespace(t)}
 	w.driver = &scripted{name: w.ns}
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -51,31 +52,31 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) meta(name string) metav1.ObjectMeta {
+func (w *testControllers) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.ns, Name: name}
 }
 
-func (w *world) create(o client.Object) {
+func (w *testControllers) create(o client.Object) {
 	w.Helper()
 	if err := w.Create(w.Context(), o); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) createSecret(name, key, value string) {
+func (w *testControllers) createSecret(name, key, value string) {
 	w.Helper()
 	secret := &corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{key: value}}
 	secret.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
 	w.create(secret)
 }
 
-func (w *world) createSecrets() {
+func (w *testControllers) createSecrets() {
 	w.Helper()
 	w.createSecret("creds", "token", "t")
 	w.createSecret("boot", "userData", "#cloud-config")
 }
 
-func (w *world) createClass(name string, changes ...func(*v1beta1.MachineClass)) {
+func (w *testControllers) createClass(name string, changes ...func(*v1beta1.MachineClass)) {
 	w.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
 		Provider: w.ns, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
@@ -87,13 +88,13 @@ func (w *world) createClass(name string, changes ...func(*v1beta1.MachineClass))
 	w.create(class)
 }
 
-func (w *world) createMachine(name, class string) {
+func (w *testControllers) createMachine(name, class string) {
 	w.Helper()
 	w.create(&v1beta1.Machine{ObjectMeta: w.meta(name),
 		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}}})
 }
 
-func (w *world) remove(o client.Object, name string) {
+func (w *testControllers) remove(o client.Object, name string) {
 	w.Helper()
 	o.SetNamespace(w.ns)
 	o.SetName(name)
@@ -102,7 +103,7 @@ func (w *world) remove(o client.Object, name string) {
 	}
 }
 
-func (w *world) patchClass(name, patch string) {
+func (w *testControllers) patchClass(name, patch string) {
 	w.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: w.meta(name)}
 	if err := w.Patch(w.Context(), class, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
@@ -110,7 +111,7 @@ func (w *world) patchClass(name, patch string) {
 	}
 }
 
-func (w *world) patchSecret(name, patch string) {
+func (w *testControllers) patchSecret(name, patch string) {
 	w.Helper()
 	secret := &corev1.Secret{ObjectMeta: w.meta(name)}
 	if err := w.Patch(w.Context(), secret, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
@@ -118,7 +119,7 @@ func (w *world) patchSecret(name, patch string) {
 	}
 }
 
-func (w *world) awaitReady(name, reason string) *v1beta1.MachineClass {
+func (w *testControllers) awaitReady(name, reason string) *v1beta1.MachineClass {
 	w.Helper()
 	var found *v1beta1.MachineClass
 	env.Await(w, w.WithWatch, &v1beta1.MachineClassList{}, name+" to be "+
@@ -135,7 +136,7 @@ func (w *world) awaitReady(name, reason string) *v1beta1.MachineClass {
 	return found
 }
 
-func (w *world) awaitClass(name, what string, is func(*v1beta1.MachineClass) bool) {
+func (w *testControllers) awaitClass(name, what string, is func(*v1beta1.MachineClass) bool) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &v1beta1.MachineClassList{}, name+" "+
 		what, func(l *v1beta1.MachineClassList) (bool, string) {
@@ -148,7 +149,7 @@ func (w *world) awaitClass(name, what string, is func(*v1beta1.MachineClass) boo
 	}, client.InNamespace(w.ns))
 }
 
-func (w *world) awaitSecret(name, what string, is func(*corev1.Secret) bool) {
+func (w *testControllers) awaitSecret(name, what string, is func(*corev1.Secret) bool) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &corev1.SecretList{}, name+" "+what, func(l *corev1.SecretList) (bool, string) {
 		for i := range l.Items {
@@ -160,7 +161,7 @@ func (w *world) awaitSecret(name, what string, is func(*corev1.Secret) bool) {
 	}, client.InNamespace(w.ns))
 }
 
-func (w *world) secretProtected(name string) bool {
+func (w *testControllers) secretProtected(name string) bool {
 	w.Helper()
 	secret := &corev1.Secret{}
 	if err := w.Get(w.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, secret); err != nil {
@@ -169,7 +170,7 @@ func (w *world) secretProtected(name string) bool {
 	return protected(secret)
 }
 
-func (w *world) eventsOf(reason string) (count int) {
+func (w *testControllers) eventsOf(reason string) (count int) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &eventsv1.EventList{}, "an event "+reason, func(l *eventsv1.EventList) (bool, string) {
 		count = 0

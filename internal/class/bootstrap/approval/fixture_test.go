@@ -46,9 +46,9 @@ func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, controlplane.Options{WithControllerManager: true}))
 }
 
-// world is a test environment with the approver of one provider and a real control plane. The namespace of the test is
-// the provider's name.
-type world struct {
+// testApprover is a test environment with the approver of one provider and a real control plane. The namespace of the
+// test is the provider's name.
+type testApprover struct {
 	*testing.T
 	client.WithWatch
 	ns       string
@@ -59,10 +59,10 @@ type world struct {
 	tokens   bootstrap.Tokens
 }
 
-func newWorld(t *testing.T, change ...func(*Options)) *world {
+func newTestApprover(t *testing.T, change ...func(*Options)) *testApprover {
 	t.Helper()
 	recorder := events.NewFakeRecorder(1000)
-	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), events: recorder.Events}
+	w := &testApprover{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), events: recorder.Events}
 	w.cloud = &cloud{nodeName: func(m provider.Machine) string { return w.node(m.Name) }}
 	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
 	// Like the chart, permit bootstrap tokens to request certificates.
@@ -156,9 +156,9 @@ func (c *cloud) calls() int {
 	return c.asked
 }
 
-func (w *world) node(name string) string { return w.ns + "-" + name }
+func (w *testApprover) node(name string) string { return w.ns + "-" + name }
 
-func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
+func (w *testApprover) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
 	m := w.machineWithoutStatus(name, changes...)
 	w.status(m, func(s *v1beta1.MachineStatus) {
@@ -167,7 +167,7 @@ func (w *world) machine(name string, changes ...func(*v1beta1.Machine)) *v1beta1
 	return m
 }
 
-func (w *world) machineWithoutStatus(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
+func (w *testApprover) machineWithoutStatus(name string, changes ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name, Labels: map[string]string{v1beta1.LabelProvider: w.ns},
@@ -182,21 +182,21 @@ func (w *world) machineWithoutStatus(name string, changes ...func(*v1beta1.Machi
 	return m
 }
 
-func (w *world) create(o client.Object) {
+func (w *testApprover) create(o client.Object) {
 	w.Helper()
 	if err := w.Create(w.Context(), o); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) remove(m *v1beta1.Machine) {
+func (w *testApprover) remove(m *v1beta1.Machine) {
 	w.Helper()
 	if err := w.Delete(w.Context(), m); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
+func (w *testApprover) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
 	w.Helper()
 	before := m.DeepCopy()
 	change(&m.Status)
@@ -205,7 +205,7 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 	}
 }
 
-func (w *world) pair(m *v1beta1.Machine) {
+func (w *testApprover) pair(m *v1beta1.Machine) {
 	w.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node(m.Name), Annotations: markOf(m)},
 		Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
@@ -213,7 +213,7 @@ func (w *world) pair(m *v1beta1.Machine) {
 	w.status(m, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID} })
 }
 
-func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
+func (w *testApprover) token(m *v1beta1.Machine) bootstrap.Token {
 	w.Helper()
 	a := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: m.LaunchAttempt()}
 	token, err := w.tokens.Ensure(w.Context(), a, bootstrap.Terms{Expires: time.Now().Add(time.Hour)})
@@ -223,14 +223,14 @@ func (w *world) token(m *v1beta1.Machine) bootstrap.Token {
 	return token
 }
 
-func (w *world) asToken(token bootstrap.Token) client.Client {
+func (w *testApprover) asToken(token bootstrap.Token) client.Client {
 	w.Helper()
 	cp := env.ControlPlane()
 	return w.client(&rest.Config{Host: cp.Endpoint(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()},
 		BearerToken: token.Value})
 }
 
-func (w *world) asNode(name string) client.Client {
+func (w *testApprover) asNode(name string) client.Client {
 	w.Helper()
 	config, err := env.ControlPlane().UserConfig("system:node:"+name, "system:nodes")
 	if err != nil {
@@ -239,7 +239,7 @@ func (w *world) asNode(name string) client.Client {
 	return w.client(config)
 }
 
-func (w *world) client(config *rest.Config) client.Client {
+func (w *testApprover) client(config *rest.Config) client.Client {
 	w.Helper()
 	c, err := client.New(config, client.Options{Scheme: env.Scheme(), Mapper: w.RESTMapper()})
 	if err != nil {
@@ -249,7 +249,7 @@ func (w *world) client(config *rest.Config) client.Client {
 }
 
 // post creates a certificate request and returns its name. The method retries until the API server knows a new token.
-func (w *world) post(as client.Client, d *csrtest.Draft) string {
+func (w *testApprover) post(as client.Client, d *csrtest.Draft) string {
 	w.Helper()
 	csr := d.Object(w)
 	csr.Name = fmt.Sprintf("%s-%d", w.ns, time.Now().UnixNano())
@@ -267,7 +267,7 @@ func (w *world) post(as client.Client, d *csrtest.Draft) string {
 	return csr.Name
 }
 
-func (w *world) wantSigned(name string, want Reason) {
+func (w *testApprover) wantSigned(name string, want Reason) {
 	w.Helper()
 	env.Await(w, w.WithWatch, &certificatesv1.CertificateSigningRequestList{}, name+" to be signed",
 		func(l *certificatesv1.CertificateSigningRequestList) (bool, string) {
@@ -280,7 +280,7 @@ func (w *world) wantSigned(name string, want Reason) {
 		}, client.MatchingFields{"metadata.name": name})
 }
 
-func (w *world) wantReported(name string, want Reason) {
+func (w *testApprover) wantReported(name string, want Reason) {
 	w.Helper()
 	deadline := time.After(env.Patience)
 	var seen []string
@@ -301,7 +301,7 @@ func (w *world) wantReported(name string, want Reason) {
 	}
 }
 
-func (w *world) wantPendingWithoutEvent(name string) {
+func (w *testApprover) wantPendingWithoutEvent(name string) {
 	w.Helper()
 	// The controllers need the request in their cache. This approver reads the request live.
 	live := *w.approver
@@ -317,7 +317,7 @@ func (w *world) wantPendingWithoutEvent(name string) {
 	}
 }
 
-func (w *world) wantPending(name string) {
+func (w *testApprover) wantPending(name string) {
 	w.Helper()
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := w.Get(w.Context(), client.ObjectKey{Name: name}, csr); err != nil {

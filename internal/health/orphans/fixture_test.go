@@ -36,9 +36,9 @@ var administrator = sync.OnceValues(func() (client.WithWatch, error) {
 	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
 })
 
-// world is a test environment with a simulated cloud, an API server and a fake clock. The collector of this world is
+// testCollector is a test environment with a simulated cloud, an API server and a fake clock. The collector is
 // responsible for one namespace and provider.
-type world struct {
+type testCollector struct {
 	*testing.T
 	api       client.WithWatch
 	namespace string
@@ -54,14 +54,14 @@ type world struct {
 	events    []string
 }
 
-func newWorld(t *testing.T, change ...func(*Rules)) *world {
+func newTestCollector(t *testing.T, change ...func(*Rules)) *testCollector {
 	t.Helper()
 	t.Parallel()
 	api, err := administrator()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, api: api, registry: prometheus.NewRegistry(), reach: &fakeReach{}}
+	w := &testCollector{T: t, api: api, registry: prometheus.NewRegistry(), reach: &fakeReach{}}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	w.create(ns)
 	w.namespace = ns.Name
@@ -105,28 +105,28 @@ func newWorld(t *testing.T, change ...func(*Rules)) *world {
 }
 
 // Eventf implements events.EventRecorder.
-func (w *world) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+func (w *testCollector) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", kind, reason, about.(client.Object).GetName(),
 		fmt.Sprintf(note, args...)))
 }
 
-func (w *world) create(o client.Object) {
+func (w *testCollector) create(o client.Object) {
 	w.Helper()
 	if err := w.api.Create(w.Context(), o); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) meta(name string) metav1.ObjectMeta {
+func (w *testCollector) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: w.namespace, Name: name}
 }
 
-func (w *world) class(name string) {
+func (w *testCollector) class(name string) {
 	w.Helper()
 	w.classOf(name, name)
 }
 
-func (w *world) classOf(name, account string) {
+func (w *testCollector) classOf(name, account string) {
 	w.Helper()
 	secret := &corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{"account": account}}
 	secret.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}
@@ -137,7 +137,7 @@ func (w *world) classOf(name, account string) {
 	}})
 }
 
-func (w *world) sized(name, size string) {
+func (w *testCollector) sized(name, size string) {
 	w.Helper()
 	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
 		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"size":"` + size + `"}`)},
@@ -146,7 +146,7 @@ func (w *world) sized(name, size string) {
 }
 
 // confirm sets the annotation remove-orphans-until of a class. An empty time removes the annotation.
-func (w *world) confirm(class, until string) {
+func (w *testCollector) confirm(class, until string) {
 	w.Helper()
 	value := "null"
 	if until != "" {
@@ -159,7 +159,7 @@ func (w *world) confirm(class, until string) {
 	}
 }
 
-func (w *world) unblock(class string) {
+func (w *testCollector) unblock(class string) {
 	w.Helper()
 	if err := w.api.Status().Patch(w.Context(), &v1beta1.MachineClass{ObjectMeta: w.meta(class)},
 		client.RawPatch(types.MergePatchType, []byte(`{"status":null}`))); err != nil {
@@ -169,7 +169,7 @@ func (w *world) unblock(class string) {
 
 // wantBlocked checks that the class has the condition OrphanRemovalBlocked with the reason, and that the condition's
 // message contains the text message. If the reason is empty, the class must not have the condition.
-func (w *world) wantBlocked(class, reason, message string) {
+func (w *testCollector) wantBlocked(class, reason, message string) {
 	w.Helper()
 	found := &v1beta1.MachineClass{}
 	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(&v1beta1.MachineClass{ObjectMeta: w.meta(class)}),
@@ -184,7 +184,7 @@ func (w *world) wantBlocked(class, reason, message string) {
 	}
 }
 
-func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
+func (w *testCollector) machine(name, class, providerID string) *v1beta1.Machine {
 	w.Helper()
 	m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class},
 		ProviderID: providerID}}
@@ -198,14 +198,14 @@ func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	return m
 }
 
-func (w *world) sizedMachine(name, class string) *v1beta1.Machine {
+func (w *testCollector) sizedMachine(name, class string) *v1beta1.Machine {
 	w.Helper()
 	m := w.machine(name, class, "sim:///"+name)
 	w.status(m, func(s *v1beta1.MachineStatus) { s.Instance.CredentialsRef = &v1beta1.LocalRef{Name: "small"} })
 	return m
 }
 
-func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
+func (w *testCollector) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
 	w.Helper()
 	before := m.DeepCopy()
 	change(&m.Status)
@@ -215,7 +215,7 @@ func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) 
 }
 
 // createOrphan creates an instance that is one hour old and has no Machine, in the account of the class "small".
-func (w *world) createOrphan(n int, change ...func(*provider.Instance)) provider.Instance {
+func (w *testCollector) createOrphan(n int, change ...func(*provider.Instance)) provider.Instance {
 	in := lost(n)
 	in.MachineKey = fmt.Sprintf("%s/m-%d", w.namespace, n)
 	in.ProviderID = fmt.Sprintf("sim:///%s/i-%d", w.namespace, n)
@@ -226,13 +226,13 @@ func (w *world) createOrphan(n int, change ...func(*provider.Instance)) provider
 	return in
 }
 
-func (w *world) pass() {
+func (w *testCollector) pass() {
 	w.Helper()
 	w.clock.SetTime(w.clock.Now().Add(w.collector.Rules.Period))
 	w.reconcile()
 }
 
-func (w *world) reconcile() time.Duration {
+func (w *testCollector) reconcile() time.Duration {
 	w.Helper()
 	result, err := w.collector.Reconcile(w.Context(), reconcile.Request{})
 	if err != nil || result.RequeueAfter <= 0 {
@@ -241,14 +241,14 @@ func (w *world) reconcile() time.Duration {
 	return result.RequeueAfter
 }
 
-func (w *world) instances() (left []provider.Instance) {
+func (w *testCollector) instances() (left []provider.Instance) {
 	for _, in := range w.cloud.LiveInstances() {
 		left = append(left, in.Instance)
 	}
 	return left
 }
 
-func (w *world) want(instances ...provider.Instance) {
+func (w *testCollector) want(instances ...provider.Instance) {
 	w.Helper()
 	var left, want []string
 	for _, in := range w.instances() {
@@ -264,12 +264,12 @@ func (w *world) want(instances ...provider.Instance) {
 	}
 }
 
-func (w *world) counted(action string) float64 {
+func (w *testCollector) counted(action string) float64 {
 	w.Helper()
 	return w.metric("machinist_orphans_total", action)
 }
 
-func (w *world) metric(name, label string) float64 {
+func (w *testCollector) metric(name, label string) float64 {
 	w.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
@@ -285,7 +285,7 @@ func (w *world) metric(name, label string) float64 {
 	return 0
 }
 
-func (w *world) wantEvents(want ...string) {
+func (w *testCollector) wantEvents(want ...string) {
 	w.Helper()
 	if !slices.Equal(w.events, want) {
 		w.Errorf("events %q, want %q", w.events, want)

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-type world struct {
+type testInstaller struct {
 	*testing.T
 	client.WithWatch
 	namespace string
@@ -38,10 +38,10 @@ type world struct {
 	withoutService atomic.Bool
 }
 
-// newWorld runs the controller during the test and removes the Providers afterwards.
-func newWorld(t *testing.T) *world {
+// newTestInstaller runs the controller during the test and removes the Providers afterwards.
+func newTestInstaller(t *testing.T) *testInstaller {
 	t.Helper()
-	w := &world{T: t, WithWatch: env.Client(t), namespace: env.Namespace(t)}
+	w := &testInstaller{T: t, WithWatch: env.Client(t), namespace: env.Namespace(t)}
 	t.Cleanup(w.clean)
 	live := interceptor.NewClient(env.Client(t), interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, a ...client.ApplyOption) error {
@@ -61,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) clean() {
+func (w *testInstaller) clean() {
 	ctx := context.Background()
 	list := &v1beta1.ProviderList{}
 	if err := w.List(ctx, list); err != nil {
@@ -94,7 +94,7 @@ func emptyOf(ref v1beta1.InstalledObject) *unstructured.Unstructured {
 }
 
 // render renders a chart with typical objects: namespaced, cluster-scoped, in two namespaces, and a Deployment.
-func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error) {
+func (w *testInstaller) render(r installer.Release) ([]*unstructured.Unstructured, error) {
 	if bad, found, _ := unstructured.NestedString(r.Values, "bad"); found {
 		return nil, fmt.Errorf("bad: %q is not allowed", bad)
 	}
@@ -142,7 +142,7 @@ func (w *world) render(r installer.Release) ([]*unstructured.Unstructured, error
 	return objects, nil
 }
 
-func (w *world) provider(name string, change func(*v1beta1.ProviderSpec)) *v1beta1.Provider {
+func (w *testInstaller) provider(name string, change func(*v1beta1.ProviderSpec)) *v1beta1.Provider {
 	w.Helper()
 	p := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	p.Spec.Type, p.Spec.Image.Repository, p.Spec.Image.Tag = "acme", "acme", "v1"
@@ -153,14 +153,14 @@ func (w *world) provider(name string, change func(*v1beta1.ProviderSpec)) *v1bet
 	return p
 }
 
-func (w *world) must(what string, err error) {
+func (w *testInstaller) must(what string, err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatalf("%s: %v", what, err)
 	}
 }
 
-func (w *world) patchSpec(name, patch string) {
+func (w *testInstaller) patchSpec(name, patch string) {
 	w.Helper()
 	p := &v1beta1.Provider{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	w.must("change the Provider",
@@ -168,7 +168,8 @@ func (w *world) patchSpec(name, patch string) {
 }
 
 // awaitCondition waits until a condition has the given status and reason for the latest generation.
-func (w *world) awaitCondition(name, of string, status metav1.ConditionStatus, reason string) *v1beta1.Provider {
+func (w *testInstaller) awaitCondition(name, of string, status metav1.ConditionStatus,
+	reason string) *v1beta1.Provider {
 	w.Helper()
 	what := fmt.Sprintf("Provider %s with %s=%s %s", name, of, status, reason)
 	list := env.Await(w.T, w.WithWatch, &v1beta1.ProviderList{}, what, func(l *v1beta1.ProviderList) (bool, string) {
@@ -189,7 +190,7 @@ func (w *world) awaitCondition(name, of string, status metav1.ConditionStatus, r
 	return nil
 }
 
-func (w *world) deployment(name string) *appsv1.Deployment {
+func (w *testInstaller) deployment(name string) *appsv1.Deployment {
 	w.Helper()
 	d := &appsv1.Deployment{}
 	w.must("read the Deployment", w.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, d))
@@ -197,7 +198,7 @@ func (w *world) deployment(name string) *appsv1.Deployment {
 }
 
 // simulateRollout makes the pods of a Deployment ready, and one of them the leader.
-func (w *world) simulateRollout(name string) {
+func (w *testInstaller) simulateRollout(name string) {
 	w.Helper()
 	d := w.deployment(name)
 	for i := range *d.Spec.Replicas {
@@ -214,7 +215,7 @@ func (w *world) simulateRollout(name string) {
 	w.must("report the rollout", w.Status().Update(w.Context(), d))
 }
 
-func (w *world) pod(d *appsv1.Deployment, name string) *corev1.Pod {
+func (w *testInstaller) pod(d *appsv1.Deployment, name string) *corev1.Pod {
 	w.Helper()
 	pod := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: *d.Spec.Template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name = w.namespace, name
@@ -222,7 +223,7 @@ func (w *world) pod(d *appsv1.Deployment, name string) *corev1.Pod {
 	return pod
 }
 
-func (w *world) isGone(o client.Object) bool {
+func (w *testInstaller) isGone(o client.Object) bool {
 	err := w.Get(w.Context(), client.ObjectKeyFromObject(o), o)
 	if client.IgnoreNotFound(err) != nil {
 		w.Fatal(err)

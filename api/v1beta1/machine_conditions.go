@@ -53,6 +53,17 @@ const (
 	// ConditionCertificateApproved is False while a certificate request of the machine's kubelet waits for the
 	// approval of an administrator. While no such request waits, the condition is missing.
 	ConditionCertificateApproved = "CertificateApproved"
+
+	// ConditionOwned is False while the machine has a request that only a MachineSet carries out, but no MachineSet owns
+	// the machine. While the machine has no such request, the condition is missing.
+	ConditionOwned = "Owned"
+)
+
+// Reasons of Owned.
+const (
+	// ReasonNoMachineSet surfaces when a replacement or the deletion of the machine was requested, but no MachineSet
+	// owns the machine. The message names the annotation or the condition that contains the request.
+	ReasonNoMachineSet = "NoMachineSet"
 )
 
 // Reasons of CertificateApproved.

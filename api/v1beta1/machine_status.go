@@ -77,7 +77,8 @@ type MachineStatus struct {
 	InterruptionTime *metav1.Time `json:"interruptionTime,omitempty"`
 
 	// conditions of the machine: Launched, Registered, NodeHealthy, UpToDate, Drained, DrainExtended, VolumesDetached,
-	// Ready, Deleting, Paused, Preserved, InterruptionNotice, RemediationRequested, CertificateApproved.
+	// Ready, Deleting, Paused, Preserved, InterruptionNotice, RemediationRequested, CertificateApproved,
+	// Owned.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -154,6 +154,7 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 	} else {
 		p.endPause()
 	}
+	p.reportMissingOwner()
 	if !p.machine.DeletionTimestamp.IsZero() {
 		return p.remove(ctx)
 	}

@@ -83,7 +83,8 @@ func machineChanged() predicate.Predicate {
 			!maps.Equal(o.GetAnnotations(), n.GetAnnotations()) ||
 			!maps.Equal(o.GetLabels(), n.GetLabels()) ||
 			!slices.Equal(o.GetFinalizers(), n.GetFinalizers()) ||
-			preservation.MustPreserve(asMachine(o)) != preservation.MustPreserve(asMachine(n))
+			preservation.MustPreserve(asMachine(o)) != preservation.MustPreserve(asMachine(n)) ||
+			!slices.Equal(requestsWithoutOwner(asMachine(o)), requestsWithoutOwner(asMachine(n)))
 	}}
 }
 

@@ -18,7 +18,7 @@ func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
 	e.add(e.providerNotRunning()...)
 	e.main = len(e.findings)
-	blocking, problems := Blocking(f.Machine), append(e.certificateFindings(), unownedFindings(f)...)
+	blocking, problems := Blocking(f.Machine), append(e.otherProblems(), unownedFindings(f)...)
 	if blocking == nil {
 		e.addNothingBlocks(len(problems) > 0)
 	} else {
@@ -185,12 +185,14 @@ func (e *explanation) addNothingBlocks(hasProblems bool) {
 	e.add(f)
 }
 
-func (e *explanation) certificateFindings() []Finding {
-	c := e.condition(v1beta1.ConditionCertificateApproved)
-	if c == nil || c.Status != metav1.ConditionFalse || e.Machine.DeletionTimestamp != nil {
-		return nil
+// otherProblems returns findings for conditions that do not affect the condition Ready.
+func (e *explanation) otherProblems() (findings []Finding) {
+	for _, kind := range []string{v1beta1.ConditionCertificateApproved, v1beta1.ConditionOwned} {
+		if c := e.condition(kind); c != nil && c.Status == metav1.ConditionFalse && e.Machine.DeletionTimestamp == nil {
+			findings = append(findings, e.conditionFinding(c))
+		}
 	}
-	return []Finding{e.conditionFinding(c)}
+	return findings
 }
 
 // addUnfinishedStep adds the first incomplete step, unless it is the obstacle that was already reported.

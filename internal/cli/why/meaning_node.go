@@ -25,6 +25,11 @@ func nodeMeanings() map[string]Meaning {
 			NextStep:     "Machinist checks the request again when the provider reports other addresses of the instance, and when the kubelet sends another request.",
 			Instructions: "The message says what is wrong with the request. If the request is correct, approve it yourself. To find the request: kubectl get csr --field-selector spec.signerName=kubernetes.io/kubelet-serving",
 		},
+		v1beta1.ReasonNoMachineSet: {
+			Explanation:  "A replacement or the deletion of the machine was requested, but no MachineSet owns the machine.",
+			NextStep:     "Machinist does nothing until a MachineSet adopts the machine.",
+			Instructions: "Create another machine, then delete this one: kubectl delete machines.machinist.dev NAME. To withdraw the request, remove the annotation that the message names.",
+		},
 		v1beta1.ReasonWaitingForStartupTaints: {
 			Explanation:  "The Node of the machine has joined, but still has a startup taint.",
 			NextStep:     "Machinist continues when the owner of the taint, such as a network plugin, removes it.",

@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -286,5 +287,16 @@ func BenchmarkTenThousandBudgets(b *testing.B) {
 		if granted, _ := NewView(budgets, machines, nil, noon).Decide(ask, nil); len(granted) != len(ask) {
 			b.Fatal(len(granted))
 		}
+	}
+}
+
+// Rule: every-budget-must-have-room.
+func TestBudgetUsesListsOnlyBudgetsThatLimitTheCandidates(t *testing.T) {
+	machines := append(several(3, "a", "a"), several(2, "b", "b", leaving)...)
+	v := NewView([]*Budget{budget(t, "all", "", "1"), budget(t, "a", "a", "2"), budget(t, "b", "b", "1"),
+		budget(t, "rollouts-of-a", "a", "1", v1beta1.DisruptionRollout)}, machines, nil, noon)
+	want := []BudgetUse{{Budget: "a", Selected: 3, Allowed: 2}, {Budget: "all", Selected: 5, Disrupted: 2, Allowed: 1}}
+	if got := v.BudgetUses(candidates(v1beta1.DisruptionReplace, machines[0])); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

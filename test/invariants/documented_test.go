@@ -1,9 +1,13 @@
 package invariants
 
 import (
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -99,4 +103,46 @@ func TestMachinesToPreserve(t *testing.T) {
 			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}
+}
+
+func TestNodeCapacity(t *testing.T) {
+	quantities := func(all map[corev1.ResourceName]string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for name, text := range all {
+			out[name] = resource.MustParse(text)
+		}
+		return out
+	}
+	class, template := &v1beta1.MachineClass{}, &v1beta1.MachineSpec{}
+	class.Status.Capacity = quantities(map[corev1.ResourceName]string{"cpu": "4", "memory": "16Gi", "pods": "110",
+		"nvidia.com/gpu": "1", "example.com/fpga": "2", "hugepages.kubernetes.io/x": "1"})
+	class.Status.NodeInfo = &v1beta1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux", Zone: "z1"}
+	template.Node.Labels = map[string]string{"pool": "web", "topology.kubernetes.io/zone": "z2"}
+	template.Node.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "team", Value: "a", Effect: corev1.TaintEffectNoExecute}}
+	template.Node.StartupTaints = []corev1.Taint{{Key: "network", Effect: corev1.TaintEffectNoSchedule}}
+	want := map[string]string{"cpu": "4", "memory": "16Gi", "maxPods": "110", "gpu-type": "nvidia.com/gpu", "gpu-count": "1",
+		"labels": "kubernetes.io/arch=arm64,kubernetes.io/os=linux,pool=web,topology.kubernetes.io/zone=z2",
+		"taints": "gpu:NoSchedule,team=a:NoExecute"}
+	check := func(name string) {
+		t.Helper()
+		got := map[string]string{}
+		for key, value := range NodeCapacity(class, template) {
+			got[strings.TrimPrefix(key, v1beta1.AutoscalerCapacityPrefix)] = value
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	check("from the provider")
+	// The example of docs/autoscaling.md.
+	class.Spec.Capacity = &v1beta1.ClassCapacity{Architecture: "amd64",
+		Resources:  quantities(map[corev1.ResourceName]string{"memory": "15200Mi", "ephemeral-storage": "80Gi"}),
+		DRADriver:  &v1beta1.DRADriver{Name: "gpu.nvidia.com", Devices: 2},
+		CSIDrivers: []v1beta1.CSIDriver{{Name: "disk.csi.azure.com", VolumeLimit: 16}}}
+	maps.Copy(want, map[string]string{"memory": "15200Mi", "ephemeral-disk": "80Gi", "dra-driver": "gpu.nvidia.com",
+		"gpu-count": "2", "csi-driver": "disk.csi.azure.com=16",
+		"labels": "kubernetes.io/arch=amd64,kubernetes.io/os=linux,pool=web,topology.kubernetes.io/zone=z2"})
+	delete(want, "gpu-type")
+	check("from the class")
 }

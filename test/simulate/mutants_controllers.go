@@ -96,6 +96,23 @@ func controllerMutants() []mutant {
 			scenario: "scale-down", finds: "fence: ", planned: true,
 		},
 		{
+			name: "deletion-not-fenced", file: "internal/machine/cloud/fenced_driver.go",
+			oldText: "return call(ctx, c, \"Delete\", changes,", newText: "return call(ctx, c, \"Delete\", reads,",
+			scenario: "scale-down", finds: "fence: ", planned: true,
+		},
+		{
+			name: "capacity-of-another-resource", quick: true, file: "internal/fleet/autoscaling/capacity.go",
+			oldText:  "put(v1beta1.AutoscalerMemoryAnnotation, quantity(resources, corev1.ResourceMemory))",
+			newText:  "put(v1beta1.AutoscalerMemoryAnnotation, quantity(resources, corev1.ResourceCPU))",
+			scenario: "autoscaler-from-zero", finds: "the capacity of web is",
+		},
+		{
+			name: "capacity-compared-the-wrong-way", file: "internal/fleet/autoscaling/annotations.go",
+			oldText:  "found != want || value != wanted {",
+			newText:  "found != want || value == wanted {",
+			scenario: "autoscaler-from-zero", finds: "the capacity of web is|when settled",
+		},
+		{
 			name: "credentials-in-an-error", file: "internal/machine/remove.go",
 			oldText:  "		return r.deleteFailed(err, inputs), nil\n	}\n	r.callSucceeded()",
 			newText:  "		secret, _ := inputs.Credentials.Get(\"token\")\n		return r.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()), inputs), nil\n	}\n	r.callSucceeded()",

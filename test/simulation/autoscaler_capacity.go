@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/fleet/autoscaling"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // ignoresGroup reports whether the autoscaler ignores the deployment, because it is empty and its annotations lack the
@@ -95,7 +95,7 @@ func (l *capacityLedger) missing() (missing []string) {
 			missing = append(missing, fmt.Sprintf("the class of %s does not exist", o.GetName()))
 			continue
 		}
-		wanted := autoscaling.Capacity(classes[template.ClassRef.Name], template)
+		wanted := invariants.NodeCapacity(classes[template.ClassRef.Name], template)
 		maps.Copy(wanted, l.setByPerson)
 		if got := capacityOf(o); !maps.Equal(got, wanted) {
 			missing = append(missing, fmt.Sprintf("the capacity of %s is %v, want %v", o.GetName(), got, wanted))

@@ -5,14 +5,12 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/fleet/machinedeployment"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/invariants"
 )
@@ -30,7 +28,11 @@ type ledger struct {
 	excused     map[uid]bool
 	// free is the number of machines that the manager may choose itself. Each of them results from a lower size without
 	// a machine that has the delete mark.
-	free         int
+	free int
+	// sizedFor is the last size of the deployment that the manager had seen when it created a set or changed its spec.
+	// known is false before the first such write.
+	sizedFor     int
+	known        bool
 	templates    []template
 	lastLowering map[uid]lowering
 	deleters     map[uid]string
@@ -51,8 +53,9 @@ func (l *ledger) begin(w *World) {
 	*l = ledger{world: w, dueMachines: map[uid]int64{}, excused: map[uid]bool{}, lastLowering: map[uid]lowering{},
 		deleters: map[uid]string{}}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
-		l.templates = append(l.templates,
-			template{w.control.Revision(), o.(*v1beta1.MachineDeployment).Spec.Template.Spec.ClassRef.Name})
+		d := o.(*v1beta1.MachineDeployment)
+		l.templates = append(l.templates, template{w.control.Revision(), d.Spec.Template.Spec.ClassRef.Name})
+		l.sizedFor, l.known = invariants.Replicas(d.Spec.Replicas), true
 	}
 }
 
@@ -73,6 +76,7 @@ func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 			l.noteResize(c, before, o, victim)
 		}
 	case *v1beta1.MachineSet:
+		l.noteSize(c, o)
 		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager &&
 			invariants.Replicas(o.Spec.Replicas) < invariants.Replicas(before.Spec.Replicas) {
 			seen := l.world.oracle.seenRevisions()
@@ -111,7 +115,7 @@ func (l *ledger) noteResize(c apiserver.Change, before, after *v1beta1.MachineDe
 		l.dueMachines[m.UID] = c.Revision
 		delete(l.excused, m.UID)
 		size := invariants.Replicas(after.Spec.Replicas)
-		if sized, known := l.sizedFor(); !known || sized <= size || l.notExcused() > l.live()-size {
+		if !l.known || l.sizedFor <= size || l.notExcused() > l.live()-size {
 			// The autoscaler has raised the size, but the manager has not acted on this yet. So the machine may stay.
 			l.excused[m.UID] = true
 		}
@@ -166,18 +170,19 @@ func (l *ledger) excuseOne() {
 	}
 }
 
-// sizedFor returns the replicas for which the manager last computed the sizes of the sets. The newest set records this
-// number.
-func (l *ledger) sizedFor() (n int, known bool) {
-	newest := int64(-1)
-	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
-		set := o.(*v1beta1.MachineSet)
-		recorded, err := strconv.Atoi(set.Annotations[v1beta1.AnnotationSizedFor])
-		if revision := machinedeployment.Revision(set); err == nil && revision > newest {
-			n, known, newest = recorded, true, revision
+// noteSize records the size for which the manager computes the replicas of the sets.
+func (l *ledger) noteSize(c apiserver.Change, set *v1beta1.MachineSet) {
+	f := l.world.top()
+	owner := metav1.GetControllerOfNoCopy(set)
+	if c.Actor != Manager || f == nil || f.controller.table.Name != "machinedeployment" || owner == nil ||
+		l.world.oracle.deployments[owner.UID] == nil {
+		return
+	}
+	for _, v := range l.world.oracle.deployments[owner.UID].Versions {
+		if v.Position <= f.seen["MachineDeployment"] {
+			l.sizedFor, l.known = v.Replicas, true
 		}
 	}
-	return n, known
 }
 
 func (l *ledger) checkDeletion(m *v1beta1.Machine) {
@@ -331,7 +336,7 @@ func (l *ledger) resetFree() {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
 		instructed += invariants.Replicas(o.(*v1beta1.MachineSet).Spec.Replicas)
 	}
-	if sized, known := l.sizedFor(); known && sized == live && instructed == live {
+	if l.known && l.sizedFor == live && instructed == live {
 		l.free = 0
 	}
 }

@@ -297,12 +297,15 @@ func (w *World) unsettledPods() (missing []string) {
 			wanted = nodes
 		}
 		running := w.podsWhere(func(p *corev1.Pod) bool {
-			return p.Labels["app"] == a.name && p.DeletionTimestamp.IsZero() && (isReady(p) || a.kind == Job) &&
-				w.node(p.Spec.NodeName) != nil
+			return p.Labels["app"] == a.name && p.DeletionTimestamp.IsZero() &&
+				(a.kind == Job || isReady(p) && !ended(p)) && w.node(p.Spec.NodeName) != nil
 		})
 		if len(running) != wanted {
 			report("app %s has %d running pods, want %d", a.name, len(running), wanted)
 		}
+	}
+	if at, ends := w.podsDue(); ends {
+		report("a pod has a grace period until %s", at.Sub(epoch))
 	}
 	for _, o := range w.target.Snapshot(attachmentKind) {
 		if va := o.(*storagev1.VolumeAttachment); w.node(va.Spec.NodeName) == nil {

@@ -21,10 +21,11 @@ import (
 )
 
 type amounts struct {
-	// plans is the number of fault plans. pairs is the number of additional plans with two faults. runs is the number
-	// of random runs for each group.
-	plans, pairs int
-	runs         map[simulation.Group]int
+	// plans is the number of fault plans. pairs is the number of additional plans with two faults. breakages is the number
+	// of plans, among the plans, for each scenario and each kind of breakage. runs is the number of random runs for each
+	// group.
+	plans, pairs, breakages int
+	runs                    map[simulation.Group]int
 	// faults is the number of single faults for each scenario and each cloud semantics. If oneIn is 3, only one third
 	// of the combinations of a scenario and semantics run.
 	faults, oneIn int
@@ -42,17 +43,17 @@ type amounts struct {
 // seed of this run comes from the commit, so each commit tries other samples. The nightly run also covers the cases
 // that are not in these samples.
 var (
-	quick = amounts{plans: 1_500, runs: map[simulation.Group]int{
+	quick = amounts{plans: 1_500, breakages: 1, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,
 		simulation.HealthChecks: 60, simulation.Safety: 60, simulation.Migrations: 60,
 		simulation.Disruptions: 100, simulation.Incidents: 30,
 	}, faults: 1, oneIn: 3, corruptions: 600, states: 2}
-	short = amounts{plans: 3_000, runs: map[simulation.Group]int{
+	short = amounts{plans: 3_000, breakages: 2, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 1_500, simulation.Fleets: 750, simulation.Autoscaling: 250, simulation.Draining: 250,
 		simulation.HealthChecks: 100, simulation.Safety: 100, simulation.Migrations: 100,
 		simulation.Disruptions: 200, simulation.Incidents: 30,
 	}, faults: 1, corruptions: 2_000, states: 2}
-	full = amounts{plans: 13_000, pairs: 1_100, runs: map[simulation.Group]int{
+	full = amounts{plans: 13_000, pairs: 1_100, breakages: 8, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 7_000, simulation.Fleets: 3_000, simulation.Autoscaling: 700, simulation.Draining: 1_500,
 		simulation.HealthChecks: 700, simulation.Safety: 700, simulation.Migrations: 700,
 		simulation.Disruptions: 1_500, simulation.Incidents: 1_100,
@@ -68,6 +69,7 @@ const (
 
 type settings struct {
 	runs, plans, variants, workers int
+	breakages                      int
 	seed                           uint64
 	scenario                       string
 	groups                         []string
@@ -100,6 +102,8 @@ func main() {
 	cmd.MarkFlagsMutuallyExclusive("full", "quick")
 	cmd.Flags().IntVar(&s.plans, "plans", -1,
 		"number of fault plans: first an even sample of single faults, then pairs of faults; -1 for the default")
+	cmd.Flags().IntVar(&s.breakages, "breakages", -1, fmt.Sprintf("number of moments, for each scenario of a fleet, at which "+
+		"each kind of breakage happens: %v; these runs are a part of --plans; -1 for the default", simulation.Breakages()))
 	cmd.Flags().IntVar(&s.variants, "variants", 0,
 		"multiply the number of undisturbed runs of each scenario, on which plans are based, by this factor")
 	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the default")
@@ -266,6 +270,9 @@ func run(s settings) error {
 		s.plans, s.runs = 0, 0
 	}
 	if s.plans > 0 {
+		if s.breakages < 0 {
+			s.breakages = amount.breakages
+		}
 		n, err := plans(of, s, amount.pairs, enough)
 		if err != nil {
 			return err
@@ -304,8 +311,8 @@ func run(s settings) error {
 
 func plans(scenarios []simulation.Scenario, s settings, pairs int,
 	enough func([]simulation.Failure) bool) (int, error) {
-	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, Pairs: pairs, MoreVariants: s.variants, Seed: s.seed,
-		Workers: s.workers, StopEarly: enough}
+	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, Pairs: pairs, Breakages: s.breakages,
+		MoreVariants: s.variants, Seed: s.seed, Workers: s.workers, StopEarly: enough}
 	sweep.Progress = func(done int) { fmt.Printf("%d plans\n", done) }
 	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {

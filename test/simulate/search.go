@@ -93,8 +93,8 @@ func (s search) withoutNewDimensions(ctx context.Context, amount baseline) (stri
 			groups = append(groups, string(g))
 		}
 	}
-	found, err := s.violations(ctx, ".", "--cloud", "none", "--corruptions", "0", "--plans", fmt.Sprint(amount.plans),
-		"--runs", fmt.Sprint(amount.runs), "--group", strings.Join(groups, ","))
+	found, err := s.violations(ctx, ".", "--cloud", "none", "--corruptions", "0", "--breakages", "0",
+		"--plans", fmt.Sprint(amount.plans), "--runs", fmt.Sprint(amount.runs), "--group", strings.Join(groups, ","))
 	return strings.Join(found, "; "), err
 }
 

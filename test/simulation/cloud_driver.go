@@ -85,7 +85,11 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		if d.process.isFormer {
 			shown = d.process.deposedAt.Add(d.Settle)
 		}
+		made := d.serial
 		out, err = d.create(req, d.now(), shown)
+		if d.serial > made {
+			d.process.world.failNew(d.instances[len(d.instances)-1])
+		}
 		if w := d.process.world; provider.CodeOf(err) == provider.ResourceExhausted {
 			w.disturbed, w.stepsAtFault = w.clock.at, w.steps // The next attempt may be minutes away.
 		}

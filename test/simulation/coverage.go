@@ -17,8 +17,16 @@ type PlanReport struct {
 	Singles, Pairs                     int
 	Steps                              int64
 	Coverage                           Coverage
-	Failures                           []Failure
-	Took                               time.Duration
+	// Breakages counts the runs in which each breakage happened. Judged counts how often each rule was checked in all
+	// runs.
+	Breakages map[Fault]int
+	Judged    map[string]int
+	Failures  []Failure
+	Took      time.Duration
+}
+
+func newPlanReport() PlanReport {
+	return PlanReport{Coverage: Coverage{}, Breakages: map[Fault]int{}, Judged: map[string]int{}}
 }
 
 // Coverage contains a Cell for each scenario and fault.
@@ -110,10 +118,28 @@ func (r PlanReport) String() string {
 		fmt.Fprintf(&out,
 			"plans: %d single faults were not tried, because of sampling; --full omits only faults of caches\n", left)
 	}
+	fmt.Fprintf(&out, "plans: runs in which something broke: %s\nplans: checks of each rule: %s\n",
+		counts(r.Breakages), counts(r.Judged))
 	fmt.Fprintf(&out,
 		"plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",
-		r.Singles+r.Pairs, r.Took.Seconds(), float64(r.Singles+r.Pairs)/r.Took.Seconds(),
+		r.done(), r.Took.Seconds(), float64(r.done())/r.Took.Seconds(),
 		r.Singles, r.PossibleSingles, 100*float64(r.Singles)/float64(max(1, r.PossibleSingles)), r.Effects, r.Pairs,
 		len(r.Failures))
 	return out.String()
+}
+
+func (r PlanReport) done() int {
+	done := r.Singles + r.Pairs
+	for _, n := range r.Breakages {
+		done += n
+	}
+	return done
+}
+
+func counts[K ~string](all map[K]int) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		parts = append(parts, fmt.Sprintf("%s %d", key, all[key]))
+	}
+	return strings.Join(parts, ", ")
 }

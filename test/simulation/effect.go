@@ -20,6 +20,8 @@ type Effect struct {
 	HasPrecondition bool
 	// Cloud means that the effect is a call of the cloud.
 	Cloud bool
+	// Breakable means that a machine can break at this effect. Only a recording sets this field.
+	Breakable bool
 }
 
 func (e Effect) String() string {

@@ -5,8 +5,11 @@ import (
 	"math/rand/v2"
 )
 
+// breakagesToExplore is the number of effects for each kind of breakage.
+const breakagesToExplore = 50
+
 // Explore records the undisturbed run of a seed, and then runs random plans based on it. In each round, it runs a plan
-// with one fault, and then adds a second fault. Explore calls check with each result, beginning with the undisturbed
+// with one fault or breakage, and then adds a fault. Explore calls check with each result, beginning with the undisturbed
 // run, and stops when check returns false.
 func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, error) (more bool)) {
 	undisturbed := p.record(seed)
@@ -18,8 +21,13 @@ func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, err
 	if len(possible) == 0 || !check(nil, nil) {
 		return
 	}
+	broken := undisturbed.breakages(breakagesToExplore)
 	for {
-		first := undisturbed.withFault(possible[choices.IntN(len(possible))], true)
+		at := possible[choices.IntN(len(possible))]
+		if len(broken) > 0 && choices.IntN(4) == 0 {
+			at = broken[choices.IntN(len(broken))]
+		}
+		first := undisturbed.withFault(at, true)
 		if !check(first.plan, first.failure(undisturbed.result)) {
 			return
 		}

@@ -125,6 +125,7 @@ func everyFaultOf(e Effect, cached []string) []Fault {
 
 func (p *Process) inject(f Fault, e Effect) {
 	w := p.world
+	w.breakFleet(f)
 	switch f {
 	case FaultCrashBefore:
 		p.die()
@@ -169,7 +170,7 @@ func (p *Process) freeze(kind string, lost bool) {
 }
 
 func (w *World) faultsLast() bool {
-	if w.election != nil {
+	if w.election != nil || len(w.repairs) > 0 {
 		return true
 	}
 	for _, p := range w.processes {

@@ -56,6 +56,8 @@ type cloudProblems struct {
 	// strippedMachines contains the machines that were removed while their instances still existed.
 	strippedMachines map[uid]bool
 	deletes          refusedDeletes
+	// nextFails is how the next new instance fails, or 0.
+	nextFails nextFailure
 	// otherIDs makes a distribution's cloud controller set its own provider IDs on Nodes.
 	otherIDs bool
 }

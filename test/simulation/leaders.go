@@ -64,6 +64,9 @@ func (p *Process) fence() error {
 
 // mayCall checks that a process does not change the cloud after its fence is closed.
 func (o *oracle) mayCall(p *Process, verb, name string) {
+	if p.isFormer || p.elector != nil {
+		o.judged["fence"]++
+	}
 	if p.elector != nil && !p.elector.mayAct() || p.elector == nil && p.fence() != nil {
 		o.breach("fence", "the former %s asks the cloud to %s instance of %s after its lease expired", p.name, verb, name)
 	}

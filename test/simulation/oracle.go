@@ -41,7 +41,9 @@ type oracle struct {
 	// scaleDowns contains how many machines may be deleted because users have scaled down, for each deployment and each
 	// standalone set.
 	scaleDowns map[uid]int
-	err        error
+	// judged counts how often each rule was checked.
+	judged map[string]int
+	err    error
 }
 
 // instruction is a manager's change of the replicas of a set. For each kind, it contains the revision that the manager
@@ -62,8 +64,8 @@ type version struct {
 func (o *oracle) begin(w *World) {
 	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{},
 		instructions: map[uid][]instruction{}, managerSeen: map[string]int64{},
-		scaleDowns: map[uid]int{},
-		sets:       map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
+		scaleDowns: map[uid]int{}, judged: map[string]int{},
+		sets: map[uid]*invariants.Owner{}, deployments: map[uid]*invariants.Owner{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -203,6 +205,7 @@ func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 	if o.stripped(m) || o.leftByForce(m) {
 		return
 	}
+	o.judged["I1"]++
 	if found := o.world.cloud.instancesOf(m.UID); len(found) > 0 {
 		o.breach("I1", "machine %s is gone, but its instance %s exists", m.Name, found[0].ProviderID)
 	}
@@ -227,6 +230,7 @@ func (o *oracle) mayCallVanished(before, m *v1beta1.Machine) {
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || before.Status.FailureReason == m.Status.FailureReason {
 		return
 	}
+	o.judged["vanished"]++
 	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && in.dying.IsZero() {
 		o.breach("vanished", "machine %s is marked as InstanceVanished, but its instance %s exists", m.Name, in.ProviderID)
 	}
@@ -238,6 +242,7 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
 		return
 	}
+	o.judged["I3 maximum"]++
 	set := o.sets[owner.UID]
 	seen := o.seenRevisions()
 	live := o.liveMachines(owner.UID, seen["Machine"])
@@ -292,6 +297,7 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	if !invariants.IsAvailable(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
 		return
 	}
+	o.judged["I3 minimum"]++
 	known := seen["Machine"]
 	n := 0
 	for id := range o.history {

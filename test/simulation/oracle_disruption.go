@@ -46,6 +46,7 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 	if slices.ContainsFunc(versions, needsNoBudget) {
 		return // No budget covers this machine.
 	}
+	o.judged["exempt"]++
 	from, to := o.decisionTime()
 	if !slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return !exemptUntil(v, to) }) {
 		o.breach("exempt", "%s disrupted machine %s (%v), which must not be disrupted", c.Actor, m.Name, reasons)
@@ -60,6 +61,7 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 			if !o.mustBeAsked(b, versions, reasons, from, to) {
 				break
 			}
+			o.judged["budget"]++
 			used, most := o.usedBudget(b, m.UID)
 			if used == most {
 				o.mayTakeLastSlot(c, m, b, reasons, len(budgets))

@@ -74,6 +74,7 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 	if !starts && !gone && !shorter {
 		return
 	}
+	o.judged["I7"]++
 	node := o.world.node(before.Spec.NodeName)
 	m := o.machineOn(node)
 	switch {
@@ -181,6 +182,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	if m == nil || !does || in.owner() != id {
 		return
 	}
+	o.judged["hooks"]++
 	o.mayDeleteUnseen(in, m)
 	then := o.whenDeleted(m)
 	if blockedBy(m.Spec.LifecycleHooks.PreTerminate, then) || blockedBy(m.Spec.LifecycleHooks.PreDrain, then) {

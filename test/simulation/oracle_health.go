@@ -119,6 +119,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		o.sets[owner.UID] == nil {
 		return
 	}
+	o.judged["health"]++
 	live := o.liveMachines(owner.UID, o.seenRevisions()["Machine"])
 	if _, least := o.sets[owner.UID].BoundsSince(o.world.control.Revision()); live <= least {
 		o.breach("health", "%s deleted machine %s, which was not found unhealthy: %d of %d are left", c.Actor, before.Name,
@@ -133,6 +134,7 @@ func (o *oracle) mayFailToJoin(before, after *v1beta1.Machine) {
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
 		return
 	}
+	o.judged["join"]++
 	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.lostAt) > noticedAfter {
 		o.breach("I6", "machine %s failed to join the target cluster, which has been unreachable since %s", after.Name,
 			l.lostAt.Sub(epoch))
@@ -183,6 +185,7 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	if named := w.node(m.Status.NodeRef.Name); named == nil || named.UID != m.Status.NodeRef.UID {
 		return // The Node is gone.
 	}
+	o.judged["I6"]++
 	node, known := w.safety.nodes[m.Status.NodeRef.UID]
 	if !known || node.healthy && node.since.Before(o.passBegan()) {
 		o.breach("I6", "machine %s is marked as unhealthy, but its node has been healthy since %s", m.Name,

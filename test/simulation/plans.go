@@ -27,6 +27,9 @@ type Plans struct {
 	Budget int
 	// Pairs is the number of additional runs with a pair of faults.
 	Pairs int
+	// Breakages is the number of effects of each scenario at which each kind of breakage happens. These plans count for
+	// the budget.
+	Breakages int
 	// MoreVariants multiplies the number of variants of each scenario. 0 means 1.
 	MoreVariants int
 	// Seed is the seed of the first variant of each scenario.
@@ -49,18 +52,23 @@ type sweeper struct {
 // Run runs the sweep.
 func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
 	began := time.Now()
-	w := &sweeper{Plans: s, report: PlanReport{Coverage: Coverage{}}}
+	w := &sweeper{Plans: s, report: newPlanReport()}
 	variants, err := w.variants(scheme)
 	if err != nil {
 		return PlanReport{}, err
 	}
-	all, ofCaches := 0, 0
+	all, ofCaches, breakages := 0, 0, 0
 	for _, v := range variants {
 		all += v.singles
 		ofCaches += v.ofCaches
+		breakages += v.breakages
 	}
 	w.report.Variants, w.report.PossibleSingles = len(variants), all
-	share := shares(s.Budget, all, ofCaches)
+	budget := s.Budget
+	if budget > 0 {
+		budget = max(1, budget-breakages)
+	}
+	share := shares(budget, all, ofCaches)
 	pairs := 0.0
 	if s.Budget > all {
 		pairs = float64(s.Budget-all) / float64(all)
@@ -104,6 +112,8 @@ type variant struct {
 	scenario          *Prepared
 	seed              uint64
 	singles, ofCaches int
+	// breakages is the number of plans with a breakage. Only the first variant of a scenario has such plans.
+	breakages int
 }
 
 func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
@@ -121,6 +131,9 @@ func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 			if r.result.Err != nil {
 				s.check(r, r)
 				continue
+			}
+			if n == 0 {
+				v.breakages = len(r.breakages(s.Breakages))
 			}
 			for _, at := range r.faults() {
 				v.singles++
@@ -166,10 +179,13 @@ func (s *sweeper) each(n int, f func(i int)) {
 func (s *sweeper) sweep(v variant, share share, pairs float64) {
 	r := v.scenario.record(v.seed)
 	singles := r.sample(share)
+	if v.breakages > 0 {
+		singles = append(r.breakages(s.Breakages), singles...)
+	}
 	s.each(len(singles), func(i int) {
 		at := singles[i]
 		hash := (&recording{scenario: r.scenario, seed: r.seed, plan: append(slices.Clip(r.plan), at)}).hash()
-		hasPairs := roundByHash(pairs, hash) > 0
+		hasPairs := i >= v.breakages && roundByHash(pairs, hash) > 0
 		first := r.withFault(at, hasPairs)
 		s.check(r, first)
 		if !hasPairs || first.result.Err != nil {
@@ -247,12 +263,19 @@ func (s *sweeper) check(undisturbed, r *recording) {
 	case 0:
 		err = fmt.Errorf("undisturbed: %w", err)
 	case 1:
-		s.report.Singles++
-		s.report.Coverage.done(r)
+		if r.plan.hasBreakage() {
+			s.report.Breakages[r.plan[0].Fault]++
+		} else {
+			s.report.Singles++
+			s.report.Coverage.done(r)
+		}
 	default:
 		s.report.Pairs++
 	}
 	s.report.Steps += int64(r.result.Steps)
+	for rule, n := range r.result.Judged {
+		s.report.Judged[rule] += n
+	}
 	if err != nil {
 		s.report.Failures = append(s.report.Failures, Failure{Scenario: r.scenario.Name, Seed: r.seed,
 			Habits: r.scenario.Habits, WithoutFaults: len(r.plan) == 0, Plan: r.plan, Err: err})
@@ -260,7 +283,7 @@ func (s *sweeper) check(undisturbed, r *recording) {
 			s.stop.Store(true)
 		}
 	}
-	if done := s.report.Singles + s.report.Pairs; s.Progress != nil && done%5000 == 0 {
+	if done := s.report.done(); s.Progress != nil && done%5000 == 0 {
 		s.Progress(done)
 	}
 }
@@ -286,6 +309,9 @@ func (r *recording) failure(undisturbed Result) error {
 		f(got)
 		want = want.clone()
 		f(want)
+	}
+	if r.plan.hasBreakage() {
+		got, want = got.withoutRequests(), want.withoutRequests()
 	}
 	if difference := got.difference(want); difference != "" {
 		return fmt.Errorf("the end differs from the end of the undisturbed run:\n    %s", difference)

@@ -168,7 +168,7 @@ func TestSweepOfPlansKeepsBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sweeper{Plans: Plans{Workers: 2}, report: PlanReport{Coverage: Coverage{}}}
+	s := &sweeper{Plans: Plans{Workers: 2}, report: newPlanReport()}
 	s.sweep(variant{scenario: p, seed: 1}, share{0.02, 0.02}, 2)
 	// For a fault at the end of a run there are fewer pairs, because no second fault can follow.
 	if most := 2 * s.report.Singles; s.report.Pairs > most || s.report.Pairs < most-3 || most == 0 {

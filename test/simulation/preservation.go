@@ -73,6 +73,7 @@ func (o *oracle) mayDeletePreserved(c apiserver.Change, m *v1beta1.Machine) {
 	if !preserved || c.Actor != Manager && c.Actor != Provider {
 		return
 	}
+	o.judged["preservation"]++
 	if until.IsZero() || o.world.clock.at.Before(until) {
 		o.breach("preservation", "%s deleted machine %s, which was preserved until %q", c.Actor, m.Name,
 			m.Annotations[v1beta1.AnnotationPreservedUntil])

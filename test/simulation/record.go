@@ -34,6 +34,7 @@ type listing struct {
 // Next implements Faults.
 func (l *listing) Next(w *World, e Effect) Fault {
 	if n := len(l.plan); n == 0 || e.N > l.plan[n-1].Effect {
+		e.Breakable = len(w.breakable()) > 0
 		l.effects = append(l.effects, e)
 	}
 	return l.plan.Next(w, e)

@@ -70,6 +70,8 @@ type Result struct {
 	// machines were created, but no machine exists at the end.
 	Machines  int
 	TakenBack bool
+	// Judged is how often the oracle checked each rule.
+	Judged map[string]int
 	// FinalState is the final state of a run without an error.
 	FinalState End
 }
@@ -129,6 +131,7 @@ func (w *World) finish() (result Result) {
 			result.Err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 		result.Steps, result.Effects, result.Crashes, result.Path = w.steps, w.effects, w.crashes, w.path
+		result.Judged = w.oracle.judged
 		result.CreatedInstances, result.BrokenInstances = w.cloud.madeInAll(), w.broken
 		result.Machines, result.TakenBack = w.machinesMade, len(w.machines()) == 0
 	}()

@@ -54,7 +54,7 @@ func (w *World) snapshot() (*World, error) {
 func (o *oracle) clone(w *World) oracle {
 	f := *o
 	f.world, f.machines = w, maps.Clone(o.machines)
-	f.managerSeen = maps.Clone(o.managerSeen)
+	f.managerSeen, f.judged = maps.Clone(o.managerSeen), maps.Clone(o.judged)
 	f.cordoned, f.scaleDowns = maps.Clone(o.cordoned), maps.Clone(o.scaleDowns)
 	f.history, f.instructions = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.instructions))
 	for id, versions := range o.history {

@@ -42,6 +42,7 @@ type World struct {
 	safety     safetyState
 	legacy     *legacy
 	outside    outsideProblems
+	repairs    []repair
 	// apps contains the workloads on the nodes. volumes contains their attached volumes, or is nil.
 	apps    []app
 	volumes *controllermanager.Volumes
@@ -190,6 +191,7 @@ func (w *World) possible(nested bool) []choice {
 	out = append(out, w.safetyChoices()...)
 	out = append(out, w.legacy.possible()...)
 	out = append(out, w.outsideChoices()...)
+	out = append(out, w.repairChoices()...)
 	out = append(out, w.election.possible()...)
 	out, late = w.autoscaler.possible(out, late)
 	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].MinDelay)) &&
@@ -387,6 +389,7 @@ func (w *World) next() (at time.Time, any bool) {
 	consider(w.nextFlap())
 	consider(w.legacy.next())
 	consider(w.outsideDue())
+	consider(w.nextRepair())
 	for _, p := range w.processes {
 		for _, c := range p.controllers {
 			consider(c.queue.next())

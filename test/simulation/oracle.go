@@ -167,6 +167,9 @@ func (o *oracle) control(c apiserver.Change) {
 	o.followScaleDown(c)
 	if c.Type != watch.Deleted {
 		o.take(c.Revision, c.New)
+		if c.GVK.Kind == "Machine" {
+			o.world.safety.followMeltdown(o.world) // A machine that becomes Running counts from now on.
+		}
 		if n := len(o.history[c.New.GetUID()]); n > 0 {
 			o.history[c.New.GetUID()][n-1].actor = c.Actor
 		}

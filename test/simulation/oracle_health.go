@@ -46,6 +46,9 @@ func (g *safetyState) follow(w *World, c apiserver.Change) {
 
 // followMeltdown records the beginning and the end of a meltdown, in which most nodes are unhealthy.
 func (g *safetyState) followMeltdown(w *World) {
+	if g.nodes == nil {
+		return
+	}
 	ill, all := w.oracle.countUnhealthy(0)
 	switch meltdown := all >= 3 && ill*100 > healthThreshold*all; {
 	case meltdown && g.meltdownSince.IsZero():

@@ -193,6 +193,10 @@ simulate-full: ## Run a longer simulation, which also combines two faults or two
 mutants: ## Check that the simulation finds bugs: plant bugs in the controllers, one at a time
 	$(GO) run ./test/simulate mutants $(ARGS)
 
+.PHONY: generated-mutants
+generated-mutants: ## Check that unit tests and simulation find generated bugs: COUNT bugs in fleet, machine and health; SEED=1 selects them
+	$(GO) run ./test/mutation --seed $(or $(SEED),0) --count $(or $(COUNT),300) $(ARGS)
+
 .PHONY: soak
 soak: ## Run every scenario of the simulation with new seeds for HOURS (1), in the background
 	$(GO) run ./test/simulate soak --hours $(HOURS) $(ARGS)

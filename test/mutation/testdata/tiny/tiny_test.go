@@ -1,0 +1,22 @@
+package tiny
+
+import (
+	"testing"
+	"time"
+)
+
+func TestCheck(t *testing.T) {
+	for waited, late := range map[time.Duration]bool{Patience: false, Patience + 1: true} {
+		if err := Check(waited, 0); (err != nil) != late {
+			t.Errorf("after %s: %v", waited, err)
+		}
+	}
+}
+
+func TestBetween(t *testing.T) {
+	for n, want := range map[int]bool{1: false, 2: true, 3: true, 4: false} {
+		if got := Between(n, 2, 4); got != want {
+			t.Errorf("Between(%d, 2, 4) is %v", n, got)
+		}
+	}
+}

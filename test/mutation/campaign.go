@@ -116,10 +116,11 @@ func (c *campaign) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		c.packages = append(c.packages, p)
 		if len(mutants) == 0 {
 			continue
 		}
-		c.packages, c.all[p.path()] = append(c.packages, p), mutants
+		c.all[p.path()] = mutants
 		for path, text := range sources {
 			replace[path] = filepath.Join(c.dir, fmt.Sprintf("%d.go", len(replace)))
 			if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
@@ -163,7 +164,7 @@ func (c *campaign) choose() (chosen []mutant) {
 	for _, p := range c.packages {
 		ranked := slices.Clone(c.all[p.path()])
 		slices.SortFunc(ranked, func(a, b mutant) int { return cmp.Compare(a.rank(c.seed), b.rank(c.seed)) })
-		n := (c.count/2+len(c.packages)-1)/len(c.packages) + c.count/2*len(ranked)/max(total, 1)
+		n := (c.count/2+len(c.all)-1)/len(c.all) + c.count/2*len(ranked)/max(total, 1)
 		chosen = append(chosen, ranked[:min(n, len(ranked))]...)
 	}
 	return chosen
@@ -207,31 +208,39 @@ func (c *campaign) judgementOf(m mutant) (judgement, bool) {
 	defer c.mu.Unlock()
 	j, judged := c.judged[m.key()]
 	j.mutant = m
-	return j, judged && j.Sources == c.packageOf(m).sources && (j.FoundBy != "" || j.Tests == c.hashOfTests(m))
+	return j, judged && j.Sources == c.packageOf(m).sourcesHash && (j.FoundBy != "" || j.Tests == c.hashOfTests(m))
 }
 
 func (c *campaign) packageOf(m mutant) *sourcePackage {
 	return c.packages[slices.IndexFunc(c.packages, func(p *sourcePackage) bool { return p.path() == m.Package })]
 }
 
-// testedIn returns the packages whose tests may find a mutant: its own package, and the packages that import it.
+// testedIn returns the packages whose tests may find a mutant: first its own package and the folders below, and then
+// other packages.
 func (c *campaign) testedIn(m mutant) (out []*sourcePackage) {
 	own := c.packageOf(m)
 	for _, p := range c.packages {
-		if p.hasTests() && (p == own || slices.Contains(p.Imports, own.ImportPath)) {
+		if p.tests(own) {
 			out = append(out, p)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *sourcePackage) int {
-		return map[bool]int{true: -1}[a == own] - map[bool]int{true: -1}[b == own]
-	})
+	distance := func(p *sourcePackage) int {
+		switch {
+		case p == own:
+			return 0
+		case strings.HasPrefix(p.ImportPath, own.ImportPath+"/"):
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(out, func(a, b *sourcePackage) int { return cmp.Compare(distance(a), distance(b)) })
 	return out
 }
 
 func (c *campaign) hashOfTests(m mutant) string {
 	var all []string
 	for _, p := range c.testedIn(m) {
-		all = append(all, p.tests)
+		all = append(all, p.testsHash)
 	}
 	return strings.Join(all, "+")
 }
@@ -239,7 +248,7 @@ func (c *campaign) hashOfTests(m mutant) string {
 func (c *campaign) record(m mutant, j judgement) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	j.mutant, j.Sources, j.Tests = m, c.packageOf(m).sources, c.hashOfTests(m)
+	j.mutant, j.Sources, j.Tests = m, c.packageOf(m).sourcesHash, c.hashOfTests(m)
 	c.judged[m.key()] = j
 	by := j.FoundBy
 	if by == "" {

@@ -379,7 +379,8 @@ func (v visitor) changeResults(n *ast.ReturnStmt) {
 	}
 }
 
-// changeConstant adds two mutants of an integer: 0, and twice a duration or one more than another number.
+// changeConstant adds two mutants of an integer: 0 and a higher one. A duration is doubled. A duration of 0 becomes a
+// second, because one more nanosecond would change nothing.
 func (v visitor) changeConstant(n ast.Expr) {
 	value := v.Types[n]
 	basic, ok := value.Type.Underlying().(*types.Basic)
@@ -391,19 +392,21 @@ func (v visitor) changeConstant(n ast.Expr) {
 	if !ok {
 		return
 	}
-	isDuration := value.Type.String() == "time.Duration"
-	changed := v.source(n) + " + 1"
-	if isDuration {
-		changed = "2 * " + v.source(n)
+	isDuration, isZero := value.Type.String() == "time.Duration", value.Value.ExactString() == "0"
+	zero, added, changed := 0, "1", v.source(n)+" + 1"
+	switch {
+	case isDuration && isZero:
+		added, changed = "1_000_000_000", "time.Second"
+	case isDuration:
+		added, changed = value.Value.ExactString(), "2 * "+v.source(n)
+	case isZero:
+		changed = "1"
 	}
-	zero := 0
-	if value.Value.ExactString() == "0" {
-		changed, isDuration = "1", false
-	} else {
+	if !isZero {
 		zero = v.add(n, "other constant", "0")
 	}
 	more := v.add(n, "other constant", changed)
-	v.wrap(n, fmt.Sprintf("mutantConstant[%s](%d, %d, %t, ", name, zero, more, isDuration), ")")
+	v.wrap(n, fmt.Sprintf("mutantConstant[%s](%d, %d, %s, ", name, zero, more, added), ")")
 }
 
 // nameOf returns the name of a type in this file, if the file can name it.

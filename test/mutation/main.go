@@ -93,6 +93,9 @@ func (c *campaign) report(judged []judgement, least int) error {
 	fmt.Fprintf(c.out, "\n"+columns, "package", "generated", "judged", "by tests", "simulation", "survived")
 	generated := 0
 	for _, p := range c.packages {
+		if len(c.all[p.path()]) == 0 {
+			continue
+		}
 		show(p.path(), len(c.all[p.path()]), lines[p.path()])
 		generated += len(c.all[p.path()])
 	}

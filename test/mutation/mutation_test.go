@@ -25,7 +25,7 @@ func TestTinyPackage(t *testing.T) {
 	}
 	want := map[string]string{
 		"other operator: limit == 0 becomes limit != 0":                            "tests",
-		"other constant: 0 becomes 1":                                              "tests",
+		"other constant: 0 becomes time.Second":                                    "tests",
 		"dropped statement: limit = Patience becomes nothing":                      "tests",
 		"other constant: Patience becomes 0":                                       "tests",
 		"other constant: Patience becomes 2 * Patience":                            "tests",

@@ -20,17 +20,27 @@ import (
 
 // sourcePackage is a package as `go list` describes it.
 type sourcePackage struct {
-	Dir, ImportPath, Export                     string
-	GoFiles, TestGoFiles, XTestGoFiles, Imports []string
-	Module                                      *struct{ Path string }
-	// sources and tests are hashes of the files.
-	sources, tests string
+	Dir, ImportPath, Export            string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	Imports, TestImports, XTestImports []string
+	Module                             *struct{ Path string }
+	// sourcesHash and testsHash are hashes of the files.
+	sourcesHash, testsHash string
 }
 
 // path returns the path of the package in its module.
 func (p *sourcePackage) path() string { return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/") }
 
-func (p *sourcePackage) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+// tests reports whether the tests of the package may find bugs of another package, or of itself. Tests that need a
+// control plane are too slow.
+func (p *sourcePackage) tests(other *sourcePackage) bool {
+	imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+	return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 && (p == other || slices.Contains(imports, other.ImportPath)) &&
+		(!slices.Contains(imports, testEnvironment) || slices.Contains(imports, testEnvironment+"/inmemory"))
+}
+
+// testEnvironment is the package that starts a control plane.
+const testEnvironment = "machinist.dev/machinist/test/env"
 
 // loadPackages returns the packages that match the patterns and an importer for everything they import.
 func loadPackages(ctx context.Context, patterns []string) ([]*sourcePackage, types.Importer, error) {
@@ -40,7 +50,8 @@ func loadPackages(ctx context.Context, patterns []string) ([]*sourcePackage, typ
 	if err != nil {
 		return nil, nil, fmt.Errorf("go list: %w", err)
 	}
-	const fields = "-json=Dir,ImportPath,Export,GoFiles,TestGoFiles,XTestGoFiles,Imports,Module"
+	const fields = "-json=Dir,ImportPath,Export,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports," +
+		"XTestImports,Module"
 	list := exec.CommandContext(ctx, "go", append([]string{"list", "-export", "-deps", fields}, patterns...)...)
 	list.Stderr = os.Stderr
 	out, err := list.StdoutPipe()
@@ -63,10 +74,10 @@ func loadPackages(ctx context.Context, patterns []string) ([]*sourcePackage, typ
 		if !slices.Contains(strings.Fields(string(wanted)), p.ImportPath) || len(p.GoFiles) == 0 {
 			continue
 		}
-		if p.sources, err = hashOf(p.Dir, p.GoFiles); err != nil {
+		if p.sourcesHash, err = hashOf(p.Dir, p.GoFiles); err != nil {
 			return nil, nil, err
 		}
-		if p.tests, err = hashOf(p.Dir, slices.Concat(p.TestGoFiles, p.XTestGoFiles)); err != nil {
+		if p.testsHash, err = hashOf(p.Dir, slices.Concat(p.TestGoFiles, p.XTestGoFiles)); err != nil {
 			return nil, nil, err
 		}
 		all = append(all, p)

@@ -192,6 +192,9 @@ func TestWaitingAskerKeepsPrecedence(t *testing.T) {
 	if got := b.WaitingAskers("fleet"); !slices.Equal(got, []Asker{asker("broken")}) {
 		t.Errorf("waiting: %v", got)
 	}
+	if got := b.Requests("MachineSet", "fleet"); len(got) != 1 || got[0].NamespacedName != asker("broken").NamespacedName {
+		t.Errorf("requests: %v", got)
+	}
 	b.RecordWaiting(asker("broken"), nil, repair)
 	if got := b.grant(t, "old", rollout); got != "" {
 		t.Errorf("granted %q between the plan for a more urgent candidate and its write", got)

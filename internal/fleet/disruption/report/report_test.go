@@ -1,6 +1,9 @@
 package report
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,6 +19,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -203,6 +207,35 @@ func TestCountsAreWrittenAtMostEveryTenSeconds(t *testing.T) {
 	_, err := w.report.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 	if err != nil || len(w.report.written) != 0 {
 		t.Errorf("a deleted budget is remembered: %v, %v", w.report.written, err)
+	}
+}
+
+func TestFailedRequestsAreRetried(t *testing.T) {
+	for _, failing := range []string{"get", "list", "write"} {
+		w := newWorld(t, budget())
+		refused := func(request string) error {
+			if request == failing {
+				return errors.New("refused")
+			}
+			return nil
+		}
+		w.report.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+				options ...client.GetOption) error {
+				return cmp.Or(refused("get"), c.Get(ctx, key, o, options...))
+			},
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+				return cmp.Or(refused("list"), c.List(ctx, l, options...))
+			},
+			SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch,
+				...client.SubResourcePatchOption) error {
+				return refused("write")
+			},
+		})
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(budget())}
+		if _, err := w.report.Reconcile(t.Context(), request); err == nil {
+			t.Errorf("the failed request %s is not retried", failing)
+		}
 	}
 }
 

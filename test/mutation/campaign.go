@@ -300,7 +300,7 @@ func (c *campaign) askSimulation(ctx context.Context, m mutant) error {
 	j, _ := c.judgementOf(m)
 	// The unmutated simulation proves that this choice of runs has no violations.
 	simulation, err := c.program(ctx, c.simulation, ".", "build", "--seed", fmt.Sprint(c.seed), "--cloud", "none",
-		"--plans", "600", "--runs", "40", "--corruptions", "0", "--until", ".")
+		"--plans", "300", "--runs", "15", "--corruptions", "0", "--until", ".")
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ type sourcePackage struct {
 	GoFiles, TestGoFiles, XTestGoFiles []string
 	Imports, TestImports, XTestImports []string
 	Module                             *struct{ Path string }
+	// DepOnly is true if the package only is a dependency of packages that match the patterns.
+	DepOnly bool
 	// sourcesHash and testsHash are hashes of the files.
 	sourcesHash, testsHash string
 }
@@ -44,14 +46,8 @@ const testEnvironment = "machinist.dev/machinist/test/env"
 
 // loadPackages returns the packages that match the patterns and an importer for everything they import.
 func loadPackages(ctx context.Context, patterns []string) ([]*sourcePackage, types.Importer, error) {
-	matching := exec.CommandContext(ctx, "go", append([]string{"list"}, patterns...)...)
-	matching.Stderr = os.Stderr
-	wanted, err := matching.Output()
-	if err != nil {
-		return nil, nil, fmt.Errorf("go list: %w", err)
-	}
 	const fields = "-json=Dir,ImportPath,Export,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports," +
-		"XTestImports,Module"
+		"XTestImports,Module,DepOnly"
 	list := exec.CommandContext(ctx, "go", append([]string{"list", "-export", "-deps", fields}, patterns...)...)
 	list.Stderr = os.Stderr
 	out, err := list.StdoutPipe()
@@ -71,7 +67,7 @@ func loadPackages(ctx context.Context, patterns []string) ([]*sourcePackage, typ
 			return nil, nil, err
 		}
 		exports[p.ImportPath] = p.Export
-		if !slices.Contains(strings.Fields(string(wanted)), p.ImportPath) || len(p.GoFiles) == 0 {
+		if p.DepOnly || len(p.GoFiles) == 0 {
 			continue
 		}
 		if p.sourcesHash, err = hashOf(p.Dir, p.GoFiles); err != nil {

@@ -23,9 +23,11 @@ type mutant struct {
 	// File is relative to the package.
 	File string `json:"file"`
 	Line int    `json:"line"`
-	Kind string `json:"kind"`
-	Old  string `json:"old"`
-	New  string `json:"new"`
+	// Column distinguishes the mutants of a long condition.
+	Column int    `json:"column"`
+	Kind   string `json:"kind"`
+	Old    string `json:"old"`
+	New    string `json:"new"`
 	// Copy counts the earlier mutants of the file with the same texts.
 	Copy int `json:"copy,omitempty"`
 }
@@ -34,7 +36,7 @@ type mutant struct {
 func (m mutant) id() string { return fmt.Sprintf("%s:%d", m.Package, m.Number) }
 
 func (m mutant) String() string {
-	return fmt.Sprintf("%s/%s:%d: %s: %s becomes %s", m.Package, m.File, m.Line, m.Kind, m.Old, m.New)
+	return fmt.Sprintf("%s/%s:%d:%d: %s: %s becomes %s", m.Package, m.File, m.Line, m.Column, m.Kind, m.Old, m.New)
 }
 
 // key identifies the mutant by its text and not by its line. It remains the same if other code changes.
@@ -167,9 +169,16 @@ func (e *editor) wrap(n ast.Node, before, after string) {
 
 func (e *editor) source(n ast.Node) string { return e.text[e.offset(n.Pos()):e.offset(n.End())] }
 
+const otherOperator = "other operator"
+
 // add appends a mutant and returns its number.
 func (e *editor) add(n ast.Node, kind, changed string) int {
-	m := mutant{Package: e.path, Number: len(e.mutants) + 1, File: e.name, Line: e.fset.Position(n.Pos()).Line,
+	at := n.Pos()
+	if b, ok := n.(*ast.BinaryExpr); ok && kind == otherOperator {
+		at = b.OpPos
+	}
+	position := e.fset.Position(at)
+	m := mutant{Package: e.path, Number: len(e.mutants) + 1, File: e.name, Line: position.Line, Column: position.Column,
 		Kind: kind, Old: shorten(e.source(n)), New: shorten(changed)}
 	for _, other := range e.mutants {
 		if other.File == m.File && other.Kind == m.Kind && other.Old == m.Old && other.New == m.New {
@@ -188,10 +197,33 @@ func shorten(text string) string {
 	return text
 }
 
-// visitor visits the nodes of a function. results are the types of its results.
+// visitor visits the nodes of a function. results are the types of its results. If the node is in a statement such as
+// if a < b { a = b }, assigned is the assignment.
 type visitor struct {
 	*editor
-	results *types.Tuple
+	results  *types.Tuple
+	assigned *ast.AssignStmt
+}
+
+func assignedIn(n *ast.IfStmt) *ast.AssignStmt {
+	if n.Else != nil || len(n.Body.List) != 1 {
+		return nil
+	}
+	assigned, ok := n.Body.List[0].(*ast.AssignStmt)
+	if !ok || assigned.Tok != token.ASSIGN || len(assigned.Rhs) != 1 || len(assigned.Lhs) != 1 {
+		return nil
+	}
+	return assigned
+}
+
+// isMaximum reports whether a comparison precedes the assignment of one operand to the other. If the operands are
+// equal, the assignment changes nothing, so that < and <= have the same effect.
+func (v visitor) isMaximum(n *ast.BinaryExpr) bool {
+	if v.assigned == nil || n.Op == token.EQL || n.Op == token.NEQ {
+		return false
+	}
+	sides := []string{v.source(n.X), v.source(n.Y)}
+	return slices.Contains(sides, v.source(v.assigned.Lhs[0])) && slices.Contains(sides, v.source(v.assigned.Rhs[0]))
 }
 
 func (v visitor) Visit(n ast.Node) ast.Visitor {
@@ -202,10 +234,10 @@ func (v visitor) Visit(n ast.Node) ast.Visitor {
 		if n.Body == nil || reportingFunction.MatchString(n.Name.Name) {
 			return nil
 		}
-		ast.Walk(visitor{v.editor, v.Defs[n.Name].Type().(*types.Signature).Results()}, n.Body)
+		ast.Walk(visitor{editor: v.editor, results: v.Defs[n.Name].Type().(*types.Signature).Results()}, n.Body)
 		return nil
 	case *ast.FuncLit:
-		ast.Walk(visitor{v.editor, v.TypeOf(n).(*types.Signature).Results()}, n.Body)
+		ast.Walk(visitor{editor: v.editor, results: v.TypeOf(n).(*types.Signature).Results()}, n.Body)
 		return nil
 	case *ast.GenDecl:
 		if n.Tok != token.VAR {
@@ -228,6 +260,7 @@ func (v visitor) Visit(n ast.Node) ast.Visitor {
 		v.dropStatements(n.Body)
 	case *ast.IfStmt:
 		v.negate(n.Cond)
+		v.assigned = assignedIn(n)
 	case *ast.ForStmt:
 		if n.Cond != nil {
 			v.negate(n.Cond)
@@ -237,7 +270,7 @@ func (v visitor) Visit(n ast.Node) ast.Visitor {
 	case *ast.AssignStmt:
 		added := n.Rhs[0]
 		if (n.Tok == token.ADD_ASSIGN || n.Tok == token.SUB_ASSIGN) && v.isNumber(added) && v.Types[added].Value == nil {
-			v.wrap(added, fmt.Sprintf("mutantNegative(%d, ", v.add(n, "other operator", "the opposite")), ")")
+			v.wrap(added, fmt.Sprintf("mutantNegative(%d, ", v.add(n, otherOperator, "the opposite")), ")")
 		}
 	case *ast.CallExpr:
 		return v.call(n)
@@ -309,10 +342,10 @@ func (v visitor) expression(n ast.Expr) ast.Visitor {
 		return v
 	}
 	other, ok := otherOperators[b.Op]
-	if !ok || (b.Op == token.ADD || b.Op == token.SUB) && !v.isNumber(b) {
+	if !ok || (b.Op == token.ADD || b.Op == token.SUB) && !v.isNumber(b) || v.isMaximum(b) {
 		return v
 	}
-	number := v.add(n, "other operator", v.source(b.X)+" "+other.operator.String()+" "+v.source(b.Y))
+	number := v.add(n, otherOperator, v.source(b.X)+" "+other.operator.String()+" "+v.source(b.Y))
 	off := fmt.Sprintf(") != mutant(%d)", number)
 	switch b.Op {
 	case token.LAND, token.LOR:

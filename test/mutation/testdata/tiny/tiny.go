@@ -26,5 +26,13 @@ func Check(waited, limit time.Duration) error {
 // Between tells whether n is at least low and less than high.
 func Between(n, low, high int) bool { return n >= low && n < high }
 
+// Higher returns the higher number. At equality, the condition does not matter.
+func Higher(a, b int) int {
+	if a < b {
+		a = b
+	}
+	return a
+}
+
 // Untested is not called by any test.
 func Untested(n int) int { return n + 1 }

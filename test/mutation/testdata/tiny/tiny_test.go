@@ -20,3 +20,9 @@ func TestBetween(t *testing.T) {
 		}
 	}
 }
+
+func TestHigher(t *testing.T) {
+	if got := Higher(1, 2) + Higher(4, 3); got != 6 {
+		t.Errorf("the sum of the higher numbers is %d", got)
+	}
+}

@@ -24,8 +24,9 @@ func TestDriverAnswersFitIntoAStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.State) > 63 || len(out.Type) > 256 || len(out.Region) > 256 || out.Zone != "z" || out.NodeName != "" ||
-		len(out.StateMessage) > maxMessage {
+	// The name of a state has 63 bytes, and é has two.
+	if len(out.State) != 62 || len(out.Type) != 256 || len(out.Region) != 256 || out.Zone != "z" || out.NodeName != "" ||
+		len(out.StateMessage) != maxMessage {
 		t.Errorf("got %+v", out)
 	}
 	if len(out.Addresses) != 256 || out.Addresses[0].Address != "10.0.0.1" {
@@ -51,7 +52,7 @@ func TestDriverAnswersFitIntoAStatus(t *testing.T) {
 		t.Errorf("the error has %d bytes", len(got.Error()))
 	}
 	capacity, _ := boundedCapacity(provider.Capacity{Architecture: long, Zone: long}, nil)
-	if len(capacity.Architecture) > 63 || len(capacity.Zone) > 256 {
+	if len(capacity.Architecture) != 62 || len(capacity.Zone) != 256 {
 		t.Errorf("capacity %+v", capacity)
 	}
 }

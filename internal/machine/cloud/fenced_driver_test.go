@@ -156,3 +156,51 @@ func TestListScopeReturnsErrorsAndPanicsOfTheDriver(t *testing.T) {
 		}
 	}
 }
+
+type importing struct {
+	*scripted
+	fail func() error
+}
+
+func (i *importing) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, error) {
+	return nil, i.fail()
+}
+
+func (i *importing) Interruptions(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	return nil, i.fail()
+}
+
+func (i *importing) Locate(context.Context, provider.LocateRequest) ([]provider.LocatedInstance, error) {
+	return nil, i.fail()
+}
+
+func (i *importing) Import(context.Context, provider.ImportRequest) (provider.ImportedSpec, error) {
+	return provider.ImportedSpec{}, i.fail()
+}
+
+func (i *importing) Release(context.Context, provider.ReleaseRequest) error { return i.fail() }
+
+func (i *importing) Disown(context.Context, provider.DisownRequest) error { return i.fail() }
+
+// Rule: driver-panic-harms-one-call.
+func TestOptionalCallsReturnErrorsAndPanicsOfTheDriver(t *testing.T) {
+	ctx := t.Context()
+	for want, driver := range map[provider.Code]provider.Driver{
+		provider.Unimplemented: struct{ provider.Driver }{&scripted{}},
+		provider.NotFound:      &importing{fail: func() error { return provider.Errorf(provider.NotFound, "no instance") }},
+		provider.Internal:      &importing{fail: func() error { panic("secret") }},
+	} {
+		c := New(Options{Driver: driver, Fence: func() error { return nil }, Clock: clock.RealClock{}})
+		_, adoptErr := c.Adopt(ctx, provider.AdoptRequest{})
+		_, interruptionsErr := c.Interruptions(ctx, provider.InterruptionsRequest{})
+		_, locateErr := c.Locate(ctx, provider.LocateRequest{})
+		_, importErr := c.Import(ctx, provider.ImportRequest{})
+		for operation, err := range map[string]error{"Adopt": adoptErr, "Interruptions": interruptionsErr,
+			"Locate": locateErr, "Import": importErr, "Release": c.Release(ctx, provider.ReleaseRequest{}),
+			"Disown": c.Disown(ctx, provider.DisownRequest{})} {
+			if provider.CodeOf(err) != want {
+				t.Errorf("%s: %v, want %s", operation, err, want)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -336,6 +337,14 @@ func TestEndOfMeltdownIsRemembered(t *testing.T) {
 		if got := c.ForDomains(domain).EarliestStart; !got.Equal(want) {
 			t.Errorf("clocks in %q run from %s, want %s", domain, got, want)
 		}
+	}
+	r.statusWritten["deleted"], r.statusWritten["exists"] = minutes(3), minutes(3)
+	r.forgetOld(minutes(3), map[types.UID]bool{"exists": true})
+	if len(r.statusWritten) != 1 || r.statusWritten["exists"].IsZero() || len(r.recovered) != 2 {
+		t.Errorf("remembered: %v and %v", r.statusWritten, r.recovered)
+	}
+	if r.forgetOld(minutes(3).Add(recoveryRetention), nil); len(r.recovered) != 1 {
+		t.Errorf("after %s, the ends of meltdowns are %v", recoveryRetention, r.recovered)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,6 +94,16 @@ func checking(others int) *Reconciler {
 func passOf(t testing.TB, r *Reconciler) {
 	if _, err := r.Reconcile(context.Background(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Rule: unhealthy-after-timeout.
+func TestNextPassIsDueWhenATimeoutEnds(t *testing.T) {
+	r := checking(0)
+	silent(20)(&Subject{Node: r.Nodes.CachedReader.(*cachedReader).nodes["node-m01"]})
+	result, err := r.Reconcile(t.Context(), reconcile.Request{})
+	if err != nil || result.RequeueAfter != 10*time.Minute {
+		t.Errorf("the next pass is due after %s, %v", result.RequeueAfter, err)
 	}
 }
 

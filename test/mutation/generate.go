@@ -63,7 +63,7 @@ var (
 		"machinist.dev/machinist/internal/platform/objectmetrics", "machinist.dev/machinist/internal/platform/tracing",
 		"machinist.dev/machinist/internal/platform/wording", "sigs.k8s.io/controller-runtime/pkg/log",
 	}
-	reportingFunction = regexp.MustCompile(`(?i)message|text$|describe|summary|^string$|^event$|^trace`)
+	reportingFunction = regexp.MustCompile(`(?i)message|text$|describe|summary|sentence|^string$|^event$|^trace`)
 	reportingFiles    = []string{"metrics.go", "trace.go"}
 )
 

@@ -85,6 +85,9 @@ func TestForceDeletedEntryStaysUntilNothingIsFound(t *testing.T) {
 			in := lost(1)
 			in.MachineKey = w.namespace + "/m-1"
 			w.forced(in)
+			if page, _ := w.page(); page.Period != int64(w.collector.Rules.Period/time.Second) {
+				t.Errorf("the period is %d seconds", page.Period)
+			}
 			tc.prevent(w)
 			for range 4 {
 				w.pass()
@@ -123,5 +126,19 @@ func TestForceDeletedEntryStaysForMinAge(t *testing.T) {
 	}
 	if finished, _ := s.finishForceDeleted(nil, before); len(finished) != 0 {
 		t.Error("the entry was removed although nothing was listed")
+	}
+	s.ForceDeleted["uid-1"] = ledger.Entry{UID: "uid-1", Source: "ns/small", ProviderID: "sim:///1"}
+	for _, test := range []struct {
+		in   provider.Instance
+		kept bool
+	}{
+		{provider.Instance{ProviderID: "sim:///2", MachineUID: "uid-1"}, true},
+		{provider.Instance{ProviderID: "sim:///1"}, true}, // an instance without the tags of its Machine
+		{provider.Instance{ProviderID: "sim:///2", MachineUID: "uid-2"}, false},
+	} {
+		s.Instances = []provider.Instance{test.in}
+		if finished, _ := s.finishForceDeleted(listed, before); finished["uid-1"] == test.kept {
+			t.Errorf("with the instance %s of %q, the entry is kept: %t", test.in.ProviderID, test.in.MachineUID, !test.kept)
+		}
 	}
 }

@@ -54,7 +54,8 @@ func (w *testCollector) node(c client.Client, name, providerID string, ready cor
 	w.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
 	node.Spec.ProviderID = providerID
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready,
+		LastTransitionTime: metav1.NewTime(now)}}
 	if err := client.IgnoreNotFound(c.Delete(w.Context(), node.DeepCopy())); err != nil {
 		w.Fatal(err)
 	}
@@ -116,15 +117,19 @@ func TestReadyNodeOfOrphanIsDrainedBeforeRemoval(t *testing.T) {
 	w.pass()
 	first, second := drainer.asked[1], drainer.asked[2]
 	if drainer.forgotten != forgotten+1 || !second.Start.After(first.Start) || second.Epoch != 2 ||
-		second.Deadline.Sub(second.Start) != (v1beta1.MachineTimeouts{}).DrainOrDefault() {
+		second.Deadline.Sub(second.Start) != (v1beta1.MachineTimeouts{}).DrainOrDefault() || !second.NotReadySince.IsZero() {
 		t.Errorf("drains %+v and %+v", first, second)
 	}
 	drainer.empty = true
 	w.pass()
 	w.want(orphan)
 	drainer.detached = true
+	forgotten = drainer.forgotten
 	w.pass()
 	w.want()
+	if drainer.forgotten == forgotten {
+		t.Error("the drain of the removed instance is remembered")
+	}
 	w.wantBlocked("small", "", "")
 }
 

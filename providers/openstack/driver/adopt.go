@@ -12,6 +12,10 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
+// missingMarkHelp is the end of an error message that begins with the name of a server.
+const missingMarkHelp = " lacks the metadata " + metaAdoptable + "=true: set it to allow the adoption: openstack server " +
+	"set --property " + metaAdoptable + "=true ID"
+
 // Adopt implements provider.Adopter. The metadata of the server must contain machinist-adoptable=true. Otherwise, every
 // user who may create Machines could delete any server of the project, because the credentials may reach all of them.
 // This entry is unnecessary if the server's metadata contain the ID of a former cluster, and List returns the server
@@ -48,6 +52,9 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	// Record the current class, so that Update detects when the Machine later gets a class that requires a different
 	// server.
 	updated[metaSpec] = specHash(spec)
+	if hasPartsOfOtherSystem(s) {
+		updated[metaParts] = "true"
+	}
 	replaces := req.Replaces(in)
 	if !replaces {
 		for key := range own.identity() {
@@ -62,7 +69,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	where := c.outsideOf(s, spec)
 	if !own.owns(s.Metadata) && s.Metadata[metaAdoptable] != "true" && (!replaces || where != "") {
 		return nil, provider.Errorf(provider.FailedPrecondition,
-			"server %s%s lacks the metadata %s=true: set it to allow the adoption", id, where, metaAdoptable)
+			"server %s%s%s", id, where, missingMarkHelp)
 	}
 	maps.DeleteFunc(updated, func(key, text string) bool { return s.Metadata[key] == text })
 	if len(updated) > 0 {

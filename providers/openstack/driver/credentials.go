@@ -54,33 +54,33 @@ type cloudsFile struct {
 
 type cloudEntry struct {
 	Auth         cloudAuth `json:"auth"`
-	AuthType     string    `json:"auth_type"`
-	Profile      string    `json:"profile"`
-	RegionName   string    `json:"region_name"`
-	Interface    string    `json:"interface"`
-	EndpointType string    `json:"endpoint_type"`
-	Verify       *bool     `json:"verify"`
-	CACert       string    `json:"cacert"`
-	Cert         string    `json:"cert"`
-	Key          string    `json:"key"`
+	AuthType     string    `json:"auth_type,omitempty"`
+	Profile      string    `json:"profile,omitempty"`
+	RegionName   string    `json:"region_name,omitempty"`
+	Interface    string    `json:"interface,omitempty"`
+	EndpointType string    `json:"endpoint_type,omitempty"`
+	Verify       *bool     `json:"verify,omitempty"`
+	CACert       string    `json:"cacert,omitempty"`
+	Cert         string    `json:"cert,omitempty"`
+	Key          string    `json:"key,omitempty"`
 }
 
 type cloudAuth struct {
-	AuthURL                     string `json:"auth_url"`
-	Username                    string `json:"username"`
-	UserID                      string `json:"user_id"`
-	Password                    string `json:"password"`
-	UserDomainID                string `json:"user_domain_id"`
-	UserDomainName              string `json:"user_domain_name"`
-	ProjectID                   string `json:"project_id"`
-	ProjectName                 string `json:"project_name"`
-	ProjectDomainID             string `json:"project_domain_id"`
-	ProjectDomainName           string `json:"project_domain_name"`
-	DomainID                    string `json:"domain_id"`
-	DomainName                  string `json:"domain_name"`
-	ApplicationCredentialID     string `json:"application_credential_id"`
-	ApplicationCredentialName   string `json:"application_credential_name"`
-	ApplicationCredentialSecret string `json:"application_credential_secret"`
+	AuthURL                     string `json:"auth_url,omitempty"`
+	Username                    string `json:"username,omitempty"`
+	UserID                      string `json:"user_id,omitempty"`
+	Password                    string `json:"password,omitempty"`
+	UserDomainID                string `json:"user_domain_id,omitempty"`
+	UserDomainName              string `json:"user_domain_name,omitempty"`
+	ProjectID                   string `json:"project_id,omitempty"`
+	ProjectName                 string `json:"project_name,omitempty"`
+	ProjectDomainID             string `json:"project_domain_id,omitempty"`
+	ProjectDomainName           string `json:"project_domain_name,omitempty"`
+	DomainID                    string `json:"domain_id,omitempty"`
+	DomainName                  string `json:"domain_name,omitempty"`
+	ApplicationCredentialID     string `json:"application_credential_id,omitempty"`
+	ApplicationCredentialName   string `json:"application_credential_name,omitempty"`
+	ApplicationCredentialSecret string `json:"application_credential_secret,omitempty"`
 }
 
 func malformed(format string, args ...any) error {

@@ -91,6 +91,9 @@ func (c *clients) terminate(ctx context.Context, s *servers.Server, own owner) e
 	if err := c.checkOwner(s, in, own); err != nil {
 		return err
 	}
+	if err := c.claimParts(ctx, s, own); err != nil {
+		return err
+	}
 	attempted := "delete server " + s.ID
 	if s.Status == "SOFT_DELETED" {
 		// Without this call, Nova would keep the server and its ports for several days.

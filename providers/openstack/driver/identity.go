@@ -27,6 +27,8 @@ const (
 	metaTags  = "machinist-tags"
 	// metaServer is an entry of a volume: the name of the server that the volume was created for.
 	metaServer = "machinist-server"
+	// metaParts is "true" if the ports and volumes that another system created for the server are deleted with it.
+	metaParts = "machinist-parts"
 	// metaAdoptable allows the adoption of a server if it is "true".
 	metaAdoptable = "machinist-adoptable"
 )

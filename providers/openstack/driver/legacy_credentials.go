@@ -1,0 +1,106 @@
+package driver
+
+import (
+	"cmp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// readCredentials reads the credentials from the description and from the old system's Secret, and writes a
+// clouds.yaml. The Secret may contain a clouds.yaml, the keys of an old system, or the names of the environment
+// variables of an old controller.
+func (t *translation) readCredentials(secret provider.Credentials) {
+	get := func(keys ...string) string {
+		for _, key := range keys {
+			value, _ := secret.Get(key)
+			if text := strings.TrimSpace(string(value.Reveal())); text != "" {
+				return text
+			}
+		}
+		return ""
+	}
+	inSpec := t.format != provider.SourceGardener && t.format != provider.SourceOpenShift
+	cloud := ""
+	if t.format == provider.SourceOpenShift {
+		cloud = t.old.String("cloudName")
+	}
+	entry := cloudEntry{}
+	if file := get(keyClouds); file != "" {
+		var err error
+		if entry, err = findEntry([]byte(file), cmp.Or(get(keyCloud), cloud)); err != nil {
+			t.credentialsFinding(provider.FindingBlocker, provider.FindingInvalidField, keyClouds, err.Error())
+		}
+	}
+	a := &entry.Auth
+	for _, field := range []struct {
+		to   *string
+		spec []string // fields of cloudProviderSpec
+		keys []string // other keys of a Secret
+	}{
+		{&a.AuthURL, []string{"identityEndpoint"}, []string{keyAuthURL, "OS_AUTH_URL"}},
+		{&a.Username, []string{"username"}, []string{"OS_USER_NAME", "OS_USERNAME"}},
+		{&a.Password, []string{"password"}, []string{"OS_PASSWORD"}},
+		{&a.ApplicationCredentialID, []string{keyID}, []string{"OS_APPLICATION_CREDENTIAL_ID"}},
+		{&a.ApplicationCredentialName, nil, []string{"applicationCredentialName", "OS_APPLICATION_CREDENTIAL_NAME"}},
+		{&a.ApplicationCredentialSecret, []string{keySecret}, []string{"OS_APPLICATION_CREDENTIAL_SECRET"}},
+		{&a.ProjectName, []string{"projectName", "tenantName"}, []string{"OS_PROJECT_NAME", "OS_TENANT_NAME"}},
+		{&a.ProjectID, []string{"projectID", "tenantID"}, []string{"OS_PROJECT_ID", "OS_TENANT_ID"}},
+		{&a.DomainName, []string{"domainName"}, []string{"OS_DOMAIN_NAME"}},
+		{&a.DomainID, nil, []string{"domainID", "OS_DOMAIN_ID"}},
+		{&a.UserDomainName, nil, []string{"userDomainName", "OS_USER_DOMAIN_NAME"}},
+		{&a.UserDomainID, nil, []string{"userDomainID", "OS_USER_DOMAIN_ID"}},
+		{&entry.RegionName, nil, []string{keyRegion, "OS_REGION_NAME"}},
+		{&entry.Interface, nil, []string{keyInterface}},
+	} {
+		for _, name := range field.spec {
+			text := ""
+			if inSpec {
+				text = strings.TrimSpace(t.old.String(name))
+			}
+			*field.to = cmp.Or(*field.to, text, get(name))
+		}
+		*field.to = cmp.Or(*field.to, get(field.keys...))
+	}
+	t.credentials = map[string][]byte{}
+	if ca := get(keyCA, "caCert", "cacert"); ca != "" {
+		t.credentials[keyCA] = []byte(ca + "\n")
+	}
+	t.reportUnsupported(&entry, get("insecure") == "true", get("clientCert") != "")
+	if a.ApplicationCredentialID != "" {
+		// The ID identifies the user and the project.
+		*a = cloudAuth{AuthURL: a.AuthURL, ApplicationCredentialID: a.ApplicationCredentialID,
+			ApplicationCredentialSecret: a.ApplicationCredentialSecret}
+	}
+	entry.AuthType = ""
+	raw, err := yaml.Marshal(cloudsFile{Clouds: map[string]cloudEntry{Name: entry}})
+	if err == nil { // Marshalling strings cannot fail.
+		t.credentials[keyClouds] = raw
+	}
+}
+
+// reportUnsupported reports settings of connections that this provider does not have, and removes them.
+func (t *translation) reportUnsupported(entry *cloudEntry, insecure, clientCertificate bool) {
+	if insecure || entry.Verify != nil && !*entry.Verify {
+		t.credentialsFinding(provider.FindingLoss, "Insecure", "insecure",
+			"this provider always verifies the certificates of OpenStack")
+	}
+	if clientCertificate || entry.Cert != "" || entry.Key != "" {
+		t.credentialsFinding(provider.FindingLoss, "ClientCertificate", "clientCert",
+			"this provider does not use client certificates")
+	}
+	if _, given := t.credentials[keyCA]; !given && entry.CACert != "" {
+		t.credentialsFinding(provider.FindingBlocker, provider.FindingRequiredField, keyCA,
+			"the clouds.yaml names a file with certificate authorities, which is not in the Secret; put its content into "+
+				"the key "+keyCA+" of the Secret in spec.credentialsRef of the Migration")
+	}
+	entry.Verify, entry.CACert, entry.Cert, entry.Key = nil, "", "", ""
+}
+
+func (t *translation) credentialsFinding(level provider.FindingLevel, code, key, message string) {
+	t.unusableCredentials = t.unusableCredentials || level == provider.FindingBlocker
+	t.old.Add(provider.Finding{Level: level, Code: code, Path: strings.TrimSuffix("credentials."+key, "."),
+		Message: message})
+}

@@ -7,6 +7,10 @@ import (
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
+// missingMarkHelp is the end of an error message that begins with a domain.
+const missingMarkHelp = ` lacks adoptable="true" in its metadata: set it to allow the adoption: virsh metadata DOMAIN ` +
+	`--uri ` + metadataURI + ` --key machinist --live --config --set '<machine adoptable="true"/>'`
+
 // Adopt implements provider.Adopter. The metadata of the domain must contain adoptable="true" in Machinist's element.
 // Otherwise, every user who may create Machines could delete any domain of the hypervisor, because the credentials
 // reach all of them.
@@ -36,7 +40,6 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (in *prov
 		}
 		updated := found.metadata
 		own.tag(&updated)
-		updated.Adoptable = ""
 		// Record the current class, so that Update detects when the Machine later gets a class that requires a
 		// different domain.
 		updated.Spec, updated.Type, updated.Zone = specHash(spec), instanceType(spec), spec.Zone
@@ -73,7 +76,7 @@ func mayAdopt(in *provider.Instance, d *domain, own owner, req provider.AdoptReq
 	}
 	if m.Adoptable != "true" {
 		return provider.Errorf(provider.FailedPrecondition,
-			"domain %s lacks adoptable=\"true\" in its metadata: set it to allow the adoption", in.ProviderID)
+			"domain %s%s", in.ProviderID, missingMarkHelp)
 	}
 	return nil
 }

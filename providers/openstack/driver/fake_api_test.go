@@ -3,8 +3,10 @@ package driver
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -81,6 +83,12 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, rest, _ := strings.Cut(strings.TrimPrefix(path, "/compute/one/servers/"), "/")
 	server := s.servers[id]
 	switch {
+	case id == "detail" && r.Method == http.MethodGet:
+		all := []any{}
+		for _, id := range slices.Sorted(maps.Keys(s.servers)) {
+			all = append(all, s.servers[id])
+		}
+		writeJSON(w, map[string]any{"servers": all})
 	case server == nil:
 		w.WriteHeader(http.StatusNotFound)
 	case rest == "" && r.Method == http.MethodGet:
@@ -93,6 +101,12 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			metadata[key] = value
 		}
 		writeJSON(w, map[string]any{"metadata": metadata})
+	case strings.HasPrefix(rest, "metadata/") && r.Method == http.MethodDelete:
+		delete(server["metadata"].(map[string]string), strings.TrimPrefix(rest, "metadata/"))
+		w.WriteHeader(http.StatusNoContent)
+	case rest == "" && r.Method == http.MethodDelete:
+		delete(s.servers, id)
+		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.WriteHeader(http.StatusTeapot)
 	}
@@ -122,4 +136,7 @@ func (s *fakeAPI) token(w http.ResponseWriter) {
 	writeJSON(w, map[string]any{"token": token})
 }
 
-func writeJSON(w http.ResponseWriter, body any) { _ = json.NewEncoder(w).Encode(body) }
+func writeJSON(w http.ResponseWriter, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body)
+}

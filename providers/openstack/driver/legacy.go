@@ -46,8 +46,8 @@ type translation struct {
 	credentials map[string][]byte
 	// unusableCredentials is true if a Blocker about the credentials was reported.
 	unusableCredentials bool
-	facts       facts
-	spec        machine.Spec
+	facts               facts
+	spec                machine.Spec
 }
 
 // Import implements provider.Importer. If the old description selects a network, a subnet or a security group by

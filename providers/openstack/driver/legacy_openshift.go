@@ -26,13 +26,14 @@ func (t *translation) openShift() {
 	s.ConfigDrive, s.Metadata, s.Tags = old.Bool("configDrive"), t.metadata(old, "serverMetadata"), t.tags()
 	t.openShiftDisks()
 	t.openShiftGroups()
-	for i, network := range old.Objects("networks") {
+	networks, ports := old.Objects("networks"), old.Objects("ports")
+	for i, network := range networks {
 		t.openShiftNetwork(network, old.Path("networks["+strconv.Itoa(i)+"]"))
 	}
-	for _, port := range old.Objects("ports") {
+	for _, port := range ports {
 		t.openShiftPort(port)
 	}
-	if len(old.Objects("networks"))+len(old.Objects("ports")) == 0 {
+	if len(networks)+len(ports) == 0 {
 		if len(t.facts.Ports) == 1 {
 			s.Ports = []machine.Port{{Network: t.facts.Ports[0].Network}}
 		} else {

@@ -145,10 +145,12 @@ func (r *openshiftReader) instance(f *fields) *Class {
 		value.report(provider.FindingBlocker, CodeMissingField, "kind", "The description of the instance has no kind, "+
 			"such as AzureMachineProviderSpec.")
 	}
-	if secret := r.secret(value, "credentialsSecret"); secret != nil {
-		class.Credentials = []types.NamespacedName{*secret}
+	for _, name := range []string{"credentialsSecret", "cloudsSecret"} { // OpenStack has the second name.
+		if secret := r.secret(value, name); secret != nil {
+			class.Credentials = append(class.Credentials, *secret)
+		}
 	}
-	if secret := r.secret(value, "userDataSecret"); secret != nil {
+	if secret := r.userDataSecret(value); secret != nil {
 		class.UserData = &KeyRef{Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, Key: "userData"}
 		// A machine of a set does not need this finding, because its set has the finding.
 	} else if r.metadata.controller == nil {
@@ -159,6 +161,21 @@ func (r *openshiftReader) instance(f *fields) *Class {
 		return nil
 	}
 	return class
+}
+
+// userDataSecret returns the name of the Secret with user data, or nil. Descriptions for libvirt have it in other fields
+// than those for clouds.
+func (r *openshiftReader) userDataSecret(f *fields) *types.NamespacedName {
+	if secret := r.secret(f, "userDataSecret"); secret != nil {
+		return secret
+	}
+	for _, name := range []string{"ignition", "cloudInit"} {
+		raw, _ := fieldAs[map[string]any](f, name, "an object")
+		if secret := newFields(raw, f.pathOf(name), f.findings).text("userDataSecret"); secret != "" {
+			return &types.NamespacedName{Namespace: r.namespace, Name: secret}
+		}
+	}
+	return nil
 }
 
 func (r *openshiftReader) secret(f *fields, name string) *types.NamespacedName {

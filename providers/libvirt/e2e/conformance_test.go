@@ -77,6 +77,7 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 		RejectedCredentials: credentials(h, map[string]string{"uri": uri, "tls.crt": string(strangerCertificate),
 			"tls.key": string(strangerKey)}),
 		PublicCredentials: []string{"uri", "ca.crt", "tls.crt"},
+		Legacies:          []provider.Legacy{legacyOf(c, uri)},
 		Version:           "v1.37.2",
 		Timeout:           2 * time.Minute,
 		Instances:         3,
@@ -101,7 +102,8 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 				func(context.Context) error, error) {
 				return c.createDomain(ctx, gone.NodeName, tags)
 			},
-			Inject: c.inject,
+			LaunchLegacy: c.launchLegacy,
+			Inject:       c.inject,
 		},
 	})
 	c.faults.Wait()

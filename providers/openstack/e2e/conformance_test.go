@@ -42,6 +42,14 @@ func TestTheDriverConforms(t *testing.T) {
 		text := strings.NewReplacer(changes...).Replace(string(raw))
 		return provider.NewCredentials(map[string][]byte{"clouds.yaml": []byte(text), "cloud": []byte("machinist")})
 	}
+	old, err := newOldSystems(t.Context(), member, cloudsYAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	legacies, err := old.legacies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	var launched atomic.Int64
 	conformance.Run(t, conformance.Config{
 		New: func() (provider.Driver, error) {
@@ -63,13 +71,16 @@ func TestTheDriverConforms(t *testing.T) {
 			credentials("username: machinist", "cacert: /etc/passwd"),
 		},
 		RejectedCredentials: credentials("password: machinist", "password: not-the-password"),
-		PublicCredentials:   []string{"cloud", "clouds.yaml"},
-		Version:             "v1.36.3",
-		Timeout:             3 * time.Minute,
-		Instances:           3,
-		RequireHooks:        true,
-		MinCases:            77,
-		ImpossibleFaults:    []conformance.FaultKind{conformance.OtherCase, conformance.GuestClaims},
+		// The password of the test is a name that occurs everywhere.
+		PublicCredentials: []string{"cloud", "clouds.yaml", "authURL", "username", "password", "domainName", "tenantName"},
+		Legacies:          legacies,
+		CollectorTags:     []string{"kubernetes.io-role-node"},
+		Version:           "v1.36.3",
+		Timeout:           3 * time.Minute,
+		Instances:         3,
+		RequireHooks:      true,
+		MinCases:          77,
+		ImpossibleFaults:  []conformance.FaultKind{conformance.OtherCase, conformance.GuestClaims},
 		Cloud: conformance.Cloud{
 			Resources: member.Resources,
 			Tags:      member.tags,
@@ -84,6 +95,7 @@ func TestTheDriverConforms(t *testing.T) {
 				func(context.Context) error, error) {
 				return member.createServer(ctx, gone.NodeName, tags)
 			},
+			LaunchLegacy: old.launch,
 			Inject: func(ctx context.Context, f conformance.Fault) (func(), error) {
 				return inject(ctx, transport, member, admin, f)
 			},

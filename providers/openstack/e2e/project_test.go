@@ -22,6 +22,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	"machinist.dev/machinist/providers/openstack/backend"
+	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
 
 // project is an OpenStack project that the test accesses without the driver, as another user would.
@@ -62,6 +63,26 @@ func (p project) flavor(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("the flavor %s does not exist: %w", name, err)
 }
 
+// imageID returns the ID of an image. An empty name means any image.
+func (p project) imageID(ctx context.Context, name string) (string, error) {
+	list, err := backend.AllPages(ctx, images.List(p.Image, images.ListOpts{Name: name}), images.ExtractImages)
+	if err != nil || len(list) == 0 {
+		return "", fmt.Errorf("the image %q does not exist: %w", name, err)
+	}
+	return list[0].ID, nil
+}
+
+// nodesNetwork returns the IDs of the network of nodes and of its subnet.
+func (p project) nodesNetwork(ctx context.Context) (network, subnet string, err error) {
+	list, err := backend.AllPages(ctx, networks.List(p.Network, networks.ListOpts{Name: sample.Network}), networks.ExtractNetworks)
+	if err != nil || len(list) != 1 || len(list[0].Subnets) != 1 {
+		return "", "", fmt.Errorf("found the networks %v: %w", list, err)
+	}
+	return list[0].ID, list[0].Subnets[0], nil
+}
+
+func isNotFound(err error) bool { return gophercloud.ResponseCodeIs(err, http.StatusNotFound) }
+
 // createServer creates a server without the driver, and waits until it runs. It returns the provider ID and a function
 // that deletes the server.
 func (p project) createServer(ctx context.Context, name string, metadata map[string]string) (string,
@@ -70,16 +91,16 @@ func (p project) createServer(ctx context.Context, name string, metadata map[str
 	if err != nil {
 		return "", nil, err
 	}
-	imageList, err := backend.AllPages(ctx, images.List(p.Image, images.ListOpts{}), images.ExtractImages)
+	image, err := p.imageID(ctx, "")
 	if err != nil {
 		return "", nil, err
 	}
-	networkList, err := backend.AllPages(ctx, networks.List(p.Network, networks.ListOpts{}), networks.ExtractNetworks)
+	network, _, err := p.nodesNetwork(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	options := servers.CreateOpts{Name: name, FlavorRef: flavor, ImageRef: imageList[0].ID, Metadata: metadata,
-		Networks: []servers.Network{{UUID: networkList[0].ID}}}
+	options := servers.CreateOpts{Name: name, FlavorRef: flavor, ImageRef: image, Metadata: metadata,
+		Networks: []servers.Network{{UUID: network}}}
 	created, err := servers.Create(ctx, p.Compute, options, nil).Extract()
 	if err != nil {
 		return "", nil, err
@@ -94,7 +115,7 @@ func (p project) createServer(ctx context.Context, name string, metadata map[str
 func (p project) remove(ctx context.Context, id string) error {
 	gone := func() (bool, error) {
 		err := servers.Delete(ctx, p.Compute, id).ExtractErr()
-		if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+		if isNotFound(err) {
 			return true, nil
 		}
 		return false, err

@@ -56,6 +56,11 @@ func newOldSystems(ctx context.Context, p project, cloudsYAML string) (*oldSyste
 	return o, nil
 }
 
+// await waits longer than the method of project, because the servers of a whole fleet are created at the same time.
+func (o *oldSystems) await(ctx context.Context, what string, condition func() (bool, error)) error {
+	return awaitFor(ctx, 10*time.Minute, what, condition)
+}
+
 // legacies returns one description for each old system.
 func (o *oldSystems) legacies(ctx context.Context) ([]provider.Legacy, error) {
 	network, subnet, err := o.nodesNetwork(ctx)

@@ -98,8 +98,10 @@ func (f *legacyFleet) launch(n int) {
 		running.Go(func() {
 			id, remove, err := f.old.launch(f.Context(), f.legacy, m.Name, m.oldUID)
 			m.providerID, errs[i] = id, err
-			if err == nil {
+			if remove != nil {
 				f.Cleanup(func() { _ = remove(context.WithoutCancel(f.Context())) })
+			}
+			if err == nil {
 				m.before, errs[i] = f.old.state(f.Context(), idOf(id))
 			}
 		})

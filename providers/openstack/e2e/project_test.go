@@ -125,7 +125,11 @@ func (p project) remove(ctx context.Context, id string) error {
 
 // await calls condition repeatedly until it returns true, for at most a minute.
 func (p project) await(ctx context.Context, what string, condition func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	return awaitFor(ctx, time.Minute, what, condition)
+}
+
+func awaitFor(ctx context.Context, limit time.Duration, what string, condition func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -136,7 +140,7 @@ func (p project) await(ctx context.Context, what string, condition func() (bool,
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("after a minute, the condition %q is not met: %w", what, errors.Join(ctx.Err(), err))
+			return fmt.Errorf("after %s, the condition %q is not met: %w", limit, what, errors.Join(ctx.Err(), err))
 		case <-ticker.C:
 		}
 	}

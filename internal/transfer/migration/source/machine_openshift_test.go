@@ -300,6 +300,12 @@ func TestInstancesOfOpenShift(t *testing.T) {
 		{value: "kind: K, credentialsSecret: {name: c, namespace: other}, userDataSecret: {name: u, namespace: other}",
 			credentials: []types.NamespacedName{{Namespace: "other", Name: "c"}},
 			userData:    &KeyRef{"Secret", "other", "u", "userData"}},
+		// OpenStack and libvirt have other names for these fields.
+		{value: "kind: K, cloudsSecret: {name: c}, " + user, userData: secret,
+			credentials: []types.NamespacedName{{Namespace: "ns", Name: "c"}}},
+		{value: "kind: K, ignition: {userDataSecret: u}", userData: secret},
+		{value: "kind: K, ignition: null, cloudInit: {userDataSecret: u, sshAccess: true}", userData: secret},
+		{value: "kind: K, ignition: {userDataSecret: ''}", findings: "Loss UserData spec.providerSpec.value.userDataSecret"},
 		{value: "kind: K", findings: "Loss UserData spec.providerSpec.value.userDataSecret"},
 	}
 	for _, test := range tests {

@@ -25,8 +25,8 @@ const legacyKind = "libvirtmachineproviderconfig"
 // legacyVolumeBytes is the size of the volumes of machine.openshift.io whose description has no size.
 const legacyVolumeBytes = 17706254336
 
-// facts contains the properties of a domain that Import needs. The old system uses the architecture of the hypervisor,
-// and enlarges a volume that is smaller than its base.
+// facts contains the properties of a domain that Import needs. The old system uses the architecture of the
+// hypervisor, and enlarges a volume that is smaller than its base.
 type facts struct {
 	DomainType   string `json:"domainType,omitempty"`
 	Architecture string `json:"architecture,omitempty"`
@@ -49,8 +49,8 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	credentials := legacyCredentials(old, req.Legacy.Credentials)
 	if _, err := d.options.parse(provider.NewCredentials(credentials)); err != nil {
 		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField, Path: "uri",
-			Message: "the provider cannot use the credentials of the old system; set the keys of this provider in the Secret " +
-				"in spec.credentialsRef of the Migration: " + err.Error()})
+			Message: "the provider cannot use the credentials of the old system; set the keys of this provider in the " +
+				"Secret in spec.credentialsRef of the Migration: " + err.Error()})
 	}
 	raw, err := json.Marshal(spec)
 	if err != nil {
@@ -167,9 +167,10 @@ func legacySize(volume *legacy.Object, known facts) int64 {
 	return size
 }
 
-// Locate implements provider.Importer. The old system names a domain and its root volume after the Machine, and adds no
-// metadata. So Locate returns all domains of the hypervisor.
-func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) (found []provider.LocatedInstance, err error) {
+// Locate implements provider.Importer. The old system names a domain and its root volume after the Machine, and adds
+// no metadata. So Locate returns all domains of the hypervisor.
+func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) (found []provider.LocatedInstance,
+	err error) {
 	old, err := parseLegacy(req.Legacy)
 	if err != nil {
 		return nil, err

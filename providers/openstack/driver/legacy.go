@@ -102,7 +102,8 @@ func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error
 	if err != nil {
 		return nil, err
 	}
-	t := &translation{format: format, old: object, spec: machine.Spec{APIVersion: machine.APIVersion, Kind: machine.Kind}}
+	t := &translation{format: format, old: object,
+		spec: machine.Spec{APIVersion: machine.APIVersion, Kind: machine.Kind}}
 	if len(knownFacts) > 0 && json.Unmarshal(knownFacts, &t.facts) != nil {
 		return nil, provider.Errorf(provider.InvalidArgument, "the facts do not have the format that Locate returns")
 	}
@@ -157,7 +158,8 @@ func (t *translation) metadata(description *legacy.Object, field string) map[str
 	return all
 }
 
-// addressPair returns an address or a network in the form that the providerSpec requires: with the first address of the network.
+// addressPair returns an address or a network in the form that the providerSpec requires: with the first address of the
+// network.
 func addressPair(text string) machine.AddressPair {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		text = prefix.Masked().String()

@@ -75,7 +75,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		if err != nil {
 			return nil, err
 		}
-		located := provider.LocatedInstance{Instance: *in, Machine: s.Name, MachineUID: types.UID(s.Metadata[machineUIDKey]),
+		located := provider.LocatedInstance{Instance: *in, Machine: s.Name,
+			MachineUID:  types.UID(s.Metadata[machineUIDKey]),
 			IsCollected: len(roleKeysOf(s.Metadata)) > 0, Facts: factsOf(s.Name, portsOf[s.ID])}
 		if s.Metadata[provider.TagCluster] == "" && s.Metadata[metaAdoptable] != "true" {
 			located.NotAdoptable = "the server" + missingMarkHelp
@@ -85,8 +86,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	return found, nil
 }
 
-// mayHaveCreated reports whether the old system may have created a server. It compares the metadata and tags that name
-// the cluster in the description.
+// mayHaveCreated reports whether the old system may have created a server. It compares the metadata and tags that
+// name the cluster in the description.
 func (t *translation) mayHaveCreated(s *servers.Server) bool {
 	switch t.format {
 	case provider.SourceGardener:

@@ -20,7 +20,8 @@ func (t *translation) openShift() {
 	for _, secret := range []string{"userDataSecret", "cloudsSecret"} {
 		old.Object(secret).MarkRead("name", "namespace")
 	}
-	s.Flavor, s.KeyPair, s.AvailabilityZone = old.RequiredString("flavor"), old.String("keyName"), old.String("availabilityZone")
+	s.Flavor, s.KeyPair = old.RequiredString("flavor"), old.String("keyName")
+	s.AvailabilityZone = old.String("availabilityZone")
 	s.ServerGroup = cmp.Or(old.String("serverGroupID"), old.String("serverGroupName"))
 	old.MarkRead("serverGroupName")
 	s.ConfigDrive, s.Metadata, s.Tags = old.Bool("configDrive"), t.metadata(old, "serverMetadata"), t.tags()
@@ -110,7 +111,8 @@ func (t *translation) openShiftGroups() {
 func (t *translation) openShiftNetwork(n *legacy.Object, path string) {
 	n.MarkRead("fixedIp") // The old system ignores this field.
 	network, exact := reference(n)
-	port := machine.Port{VNICType: n.String("vnicType"), Trunk: t.old.Bool("trunk"), PortSecurity: boolOf(n, "portSecurity")}
+	port := machine.Port{VNICType: n.String("vnicType"), Trunk: t.old.Bool("trunk"),
+		PortSecurity: boolOf(n, "portSecurity")}
 	if n.HasContent("portTags") {
 		n.Report(provider.FindingLoss, "PortTags", "portTags", "new ports have no tags")
 	}
@@ -228,8 +230,8 @@ func reference(o *legacy.Object) (ref string, exact bool) {
 	filter.MarkRead("name", "status", "adminStateUp", "shared", "marker", "limit", "sortKey", "sortDir", "enableDhcp",
 		"networkId")
 	exact = true
-	for _, condition := range []string{"description", "tenantId", "projectId", "tags", "tagsAny", "notTags", "notTagsAny",
-		"ipVersion", "gateway_ip", "cidr", "ipv6AddressMode", "ipv6RaMode", "subnetpoolId"} {
+	for _, condition := range []string{"description", "tenantId", "projectId", "tags", "tagsAny", "notTags",
+		"notTagsAny", "ipVersion", "gateway_ip", "cidr", "ipv6AddressMode", "ipv6RaMode", "subnetpoolId"} {
 		exact = exact && !filter.HasContent(condition)
 		filter.MarkRead(condition)
 	}

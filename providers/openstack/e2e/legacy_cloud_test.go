@@ -171,10 +171,18 @@ func (o *oldSystems) launch(ctx context.Context, old provider.Legacy, name strin
 	if err != nil {
 		return "", nil, err
 	}
+	status := ""
 	err = o.await(ctx, "the server runs", func() (bool, error) {
 		s, err := servers.Get(ctx, o.Compute, created.ID).Extract()
-		return err == nil && s.Status == "ACTIVE", err
+		if err != nil {
+			return false, err
+		}
+		status = s.Status
+		return status != "BUILD", nil
 	})
+	if err == nil && status != "ACTIVE" {
+		err = fmt.Errorf("server %s is %s", name, status)
+	}
 	return "openstack:///" + created.ID, func(ctx context.Context) error {
 		return o.removeParts(ctx, created.ID, portID, volumeID)
 	}, err

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/endpoints"
@@ -41,8 +41,8 @@ type legacyMachine struct {
 
 const legacyCluster = "e2e-legacy"
 
-// The old systems created 20 servers with their ports, trunks and volumes. Machinist takes them over and changes
-// nothing but the metadata. Then it replaces them one by one, and finally deletes them. Nothing may remain.
+// The old systems created servers with their ports, trunks and volumes, 20 in a full run. Machinist takes them over and
+// changes nothing but the metadata. Then it replaces them one by one, and finally deletes them. Nothing may remain.
 func TestServersOfOtherSystemsAreTakenOver(t *testing.T) {
 	cloudsYAML := cloudsYAML(t)
 	member := open(t, cloudsYAML, "machinist")
@@ -62,7 +62,10 @@ func TestServersOfOtherSystemsAreTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first two sources have the same descriptions and servers as the third one.
-	numbers := map[string]int{provider.SourceClusterK8s: 6, provider.SourceGardener: 7, provider.SourceOpenShift: 7}
+	numbers := map[string]int{provider.SourceClusterK8s: 1, provider.SourceGardener: 1, provider.SourceOpenShift: 1}
+	if fullRun() {
+		numbers = map[string]int{provider.SourceClusterK8s: 6, provider.SourceGardener: 7, provider.SourceOpenShift: 7}
+	}
 	t.Run("fleets", func(t *testing.T) {
 		for _, legacy := range legacies {
 			if n := numbers[legacy.Source]; n > 0 {
@@ -86,29 +89,38 @@ func (f *legacyFleet) check(err error, attempted string) {
 	}
 }
 
+// parallelLaunches limits how many servers of an old system are created at the same time. With more servers, a busy host
+// would exceed the timeouts of Nova's services.
+const parallelLaunches = 2
+
 // launch creates servers in parallel.
 func (f *legacyFleet) launch(n int) {
 	f.machines = make([]*legacyMachine, n)
-	errs := make([]error, n)
 	var running sync.WaitGroup
+	free := make(chan bool, parallelLaunches)
 	for i := range n {
-		m := &legacyMachine{Machine: provider.Machine{Namespace: "default", UID: types.UID(uuid.NewString()),
-			Name: fmt.Sprintf("%s-%d", strings.ReplaceAll(f.legacy.Source, ".", "-"), i)}, oldUID: types.UID(uuid.NewString())}
+		m := &legacyMachine{Machine: provider.Machine{Namespace: "default", UID: uuid.NewUUID(),
+			Name: fmt.Sprintf("%s-%d", strings.ReplaceAll(f.legacy.Source, ".", "-"), i)}, oldUID: uuid.NewUUID()}
 		f.machines[i] = m
 		running.Go(func() {
+			free <- true
+			defer func() { <-free }()
 			id, remove, err := f.old.launch(f.Context(), f.legacy, m.Name, m.oldUID)
-			m.providerID, errs[i] = id, err
+			m.providerID = id
 			if remove != nil {
 				f.Cleanup(func() { _ = remove(context.WithoutCancel(f.Context())) })
 			}
 			if err == nil {
-				m.before, errs[i] = f.old.state(f.Context(), idOf(id))
+				m.before, err = f.old.state(f.Context(), idOf(id))
+			}
+			if err != nil {
+				f.Errorf("create server %s: %v", m.Name, err)
 			}
 		})
 	}
 	running.Wait()
-	for i, err := range errs {
-		f.check(err, "create server "+f.machines[i].Name)
+	if f.Failed() {
+		f.FailNow()
 	}
 }
 
@@ -186,7 +198,8 @@ func (f *legacyFleet) checkUnchanged(m *legacyMachine, removed ...string) {
 func (f *legacyFleet) release() {
 	for _, m := range f.machines {
 		f.check(f.driver.Release(f.Context(), provider.ReleaseRequest{Machine: m.Machine, Class: f.class,
-			ClusterID: legacyCluster, ProviderID: m.providerID, Scope: m.scope, Source: f.legacy.Source}), "release server "+m.Name)
+			ClusterID: legacyCluster, ProviderID: m.providerID, Scope: m.scope, Source: f.legacy.Source}),
+			"release server "+m.Name)
 		f.checkUnchanged(m, "kubernetes.io-role-node")
 	}
 	found, err := f.driver.Locate(f.Context(), provider.LocateRequest{Legacy: f.legacy})
@@ -201,9 +214,9 @@ func (f *legacyFleet) release() {
 // roll replaces the servers one by one, and then deletes the new servers.
 func (f *legacyFleet) roll() {
 	for _, m := range f.machines {
-		next := provider.Machine{Namespace: "default", Name: m.Name, UID: types.UID(uuid.NewString())}
-		in, err := f.driver.Create(f.Context(), provider.CreateRequest{Machine: next, Class: f.class, ClusterID: legacyCluster,
-			Token: string(next.UID) + "-1", Tags: tagsOf(next)})
+		next := provider.Machine{Namespace: "default", Name: m.Name, UID: uuid.NewUUID()}
+		in, err := f.driver.Create(f.Context(), provider.CreateRequest{Machine: next, Class: f.class,
+			ClusterID: legacyCluster, Token: string(next.UID) + "-1", Tags: tagsOf(next)})
 		f.check(err, "create the replacement of server "+m.Name)
 		f.check(f.old.await(f.Context(), "the replacement runs", func() (bool, error) {
 			in, err = f.driver.Get(f.Context(), provider.GetRequest{Machine: next, Class: f.class, ClusterID: legacyCluster,

@@ -25,6 +25,9 @@ type Importer interface {
 	//
 	// The migrator calls Import a second time with made-up values in place of the values from Secrets. If a part of
 	// ImportedSpec.Spec differs between the two calls, the part depends on Secrets. Plans do not show such parts.
+	//
+	// Import returns Unimplemented if Legacy.Provider is another cloud, or if the driver does not know Legacy.Source.
+	// Before the migrator reads Secrets, it calls Import with an empty description to find this out.
 	Import(ctx context.Context, req ImportRequest) (ImportedSpec, error)
 
 	// Release removes the tags by which the old system would recognize the instance as its own and delete it. Release
@@ -75,7 +78,9 @@ type Legacy struct {
 	//   - machine.sapcloud.io: the field providerSpec of the MachineClass.
 	//   - machine.openshift.io: the field providerSpec.value.
 	Spec Secret
-	// Credentials are the entries of the old system's Secret, under the keys of that system.
+	// Credentials are the entries of the old system's Secret, under the keys of that system. The keys can also be names
+	// of environment variables of the old controller, such as OS_AUTH_URL. If a field of Spec is null or missing, the
+	// old controller may have read the value from such a variable.
 	Credentials Credentials
 }
 
@@ -147,6 +152,9 @@ const (
 	// FindingInvalidField is the code of a Blocker: the driver cannot translate the type or the form of the value. An
 	// override can remove the finding, as for FindingRequiredField.
 	FindingInvalidField = "InvalidField"
+	// FindingMissingCredentials is the code of a Blocker: the credentials of the old system lack keys. Drivers create
+	// it with legacy.MissingCredentials, at most once for each description. The migrator adds how to give the keys.
+	FindingMissingCredentials = "MissingCredentials"
 )
 
 // Finding reports a problem or a difference in the translation of one field.

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -157,8 +159,8 @@ func (o *Object) Int(name string) int64 {
 	return number
 }
 
-// Number returns the number in a field, or nil if the field is missing, null or not a number. A string that contains a
-// number counts too.
+// Number returns the number in a field, or nil if the field is missing, null or not a number. A string counts too if it
+// contains a number or a quantity of Kubernetes, such as 0.5 or 500m.
 func (o *Object) Number(name string) *float64 {
 	text := ""
 	switch value := unwrapped(o.get(name)).(type) {
@@ -170,6 +172,11 @@ func (o *Object) Number(name string) *float64 {
 		text = value
 	}
 	number, err := strconv.ParseFloat(text, 64)
+	if err != nil && !strings.ContainsAny(text, "eE") { // A quantity with a large exponent needs much memory.
+		if quantity, invalid := resource.ParseQuantity(text); invalid == nil {
+			number, err = strconv.ParseFloat(quantity.AsDec().String(), 64)
+		}
+	}
 	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
 		o.mistyped(name, "a number")
 		return nil
@@ -256,6 +263,13 @@ func (o *Object) Objects(name string) []*Object {
 func (o *Object) Report(level provider.FindingLevel, code, name, message string) {
 	o.get(name)
 	*o.findings = append(*o.findings, provider.Finding{Level: level, Code: code, Path: o.Path(name), Message: message})
+}
+
+// MissingCredentials returns the Blocker for credentials that lack keys. An entry has all names of one key, such as
+// "password or OS_PASSWORD".
+func MissingCredentials(keys ...string) provider.Finding {
+	return provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingMissingCredentials,
+		Message: "the credentials of the old system lack " + strings.Join(keys, ", ")}
 }
 
 // Add adds a finding whose path is not the path of a field, such as a finding about a key in a map. Add marks no

@@ -61,6 +61,15 @@ func TestValuesOfAnotherTypeAreBlockersAndReadAsZero(t *testing.T) {
 
 func TestValuesMayBeWrappedOrStrings(t *testing.T) {
 	o := parse(t, `{"a":{"value":"x"},"b":{"value":"true"},"c":"12","d":{"value":0.5},"e":[{"value":"y"}],"f":{"k":{"value":"z"}}}`)
+	for text, want := range map[string]float64{"0.5": 0.5, "500m": 0.5, "-1": -1, "1k": 1000} {
+		quantity, err := Parse(provider.NewSecret([]byte(`{"d":"` + text + `"}`)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := quantity.Number("d"); got == nil || *got != want {
+			t.Errorf("the quantity %s is read as %v", text, got)
+		}
+	}
 	price := o.Number("d")
 	if o.String("a") != "x" || !o.Bool("b") || o.Int("c") != 12 || price == nil || *price != 0.5 ||
 		fmt.Sprint(o.Strings("e"), o.Map("f")) != "[y] map[k:z]" {

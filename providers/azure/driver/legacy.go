@@ -24,6 +24,7 @@ type translation struct {
 	// credentials has the keys of this provider's Secret.
 	credentials map[string][]byte
 	facts       facts
+	hasFacts    bool
 	spec        machine.Spec
 }
 
@@ -63,10 +64,10 @@ func blocked(all []provider.Finding) bool {
 // newTranslation reads credentials from the description and from the old system's Secret.
 func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error) {
 	if !slices.Contains(provider.Sources(), old.Source) {
-		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
+		return nil, provider.Errorf(provider.Unimplemented, "the old system %.64q is unknown", old.Source)
 	}
 	if name := strings.ToLower(old.Provider); name != Name && name != "azuremachineproviderspec" {
-		return nil, provider.Errorf(provider.InvalidArgument, "the old description is for the provider %.64q, not for %q",
+		return nil, provider.Errorf(provider.Unimplemented, "the old description is for the provider %.64q, not for %q",
 			old.Provider, Name)
 	}
 	object, err := legacy.Parse(old.Spec)
@@ -78,6 +79,7 @@ func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error
 	if len(knownFacts) > 0 && json.Unmarshal(knownFacts, &t.facts) != nil {
 		return nil, provider.Errorf(provider.InvalidArgument, "the facts do not have the format that Locate returns")
 	}
+	t.hasFacts = len(knownFacts) > 0
 	t.readCredentials(old.Credentials)
 	return t, nil
 }
@@ -106,9 +108,11 @@ func (t *translation) setCommonFields() {
 	}
 	t.spec.SSHPublicKey = strings.TrimSpace(t.spec.SSHPublicKey)
 	if t.spec.SSHPublicKey == "" {
-		t.old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingRequiredField,
-			Path: "sshPublicKey", Message: "neither the description nor an instance has an SSH key, without which Azure " +
-				"creates no Linux machine; set sshPublicKey with an override"})
+		// The old systems generate a key pair for each instance and discard the private key.
+		t.spec.SSHPublicKey = unusableSSHKey()
+		t.old.Add(provider.Finding{Level: provider.FindingNote, Code: "GeneratedSSHKey", Path: "sshPublicKey",
+			Message: "neither the description nor an instance has an SSH key, but Azure requires one; new machines get a " +
+				"key whose private key is unknown; to log in, set sshPublicKey with an override"})
 	}
 }
 

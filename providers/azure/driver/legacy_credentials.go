@@ -4,15 +4,17 @@ import (
 	"bytes"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/legacy"
 )
 
-// oldKeys returns the old systems' names for a key of this provider, the newest first.
+// oldKeys returns the old systems' names for a key of this provider, the newest first. The last name is the environment
+// variable that the old controllers read.
 func oldKeys(key string) []string {
 	return map[string][]string{
-		keyTenant:       {"tenantID", "azureTenantId", "azure_tenant_id"},
-		keySubscription: {"subscriptionID", "azureSubscriptionId", "azure_subscription_id"},
-		keyClient:       {"clientID", "azureClientId", "azure_client_id"},
-		keySecret:       {"clientSecret", "azureClientSecret", "azure_client_secret"},
+		keyTenant:       {"tenantID", "azureTenantId", "azure_tenant_id", "AZURE_TENANT_ID"},
+		keySubscription: {"subscriptionID", "azureSubscriptionId", "azure_subscription_id", "AZURE_SUBSCRIPTION_ID"},
+		keyClient:       {"clientID", "azureClientId", "azure_client_id", "AZURE_CLIENT_ID"},
+		keySecret:       {"clientSecret", "azureClientSecret", "azure_client_secret", "AZURE_CLIENT_SECRET"},
 	}[key]
 }
 
@@ -20,6 +22,7 @@ func oldKeys(key string) []string {
 // old system used a workload identity, which a flag of the provider must allow.
 func (t *translation) readCredentials(secret provider.Credentials) {
 	t.credentials = map[string][]byte{}
+	var missing []string
 	inSpec := t.source != provider.SourceGardener && t.source != provider.SourceOpenShift
 	for _, key := range []string{keyTenant, keySubscription, keyClient, keySecret} {
 		if inSpec {
@@ -33,15 +36,17 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 				t.credentials[key] = text
 			}
 		}
-		switch {
-		case len(t.credentials[key]) > 0:
-		case key == keySecret:
-			t.old.Add(provider.Finding{Level: provider.FindingNote, Code: "WorkloadIdentity", Path: "credentials." + key,
-				Message: "the application has no secret, so the provider signs in with its own workload identity, which " +
-					"the flag --azure-workload-identity-for must allow"})
-		default:
-			t.old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingRequiredField,
-				Path: "credentials." + key, Message: "the credentials of the old system do not have this key"})
+		if len(t.credentials[key]) == 0 {
+			missing = append(missing, key+" or "+oldKeys(key)[len(oldKeys(key))-1])
 		}
+	}
+	switch {
+	case len(missing) == 0:
+	case len(missing) == 1 && len(t.credentials[keySecret]) == 0:
+		t.old.Add(provider.Finding{Level: provider.FindingNote, Code: "WorkloadIdentity", Path: "credentials." + keySecret,
+			Message: "the application has no secret, so the provider signs in with its own workload identity, which " +
+				"the flag --azure-workload-identity-for must allow"})
+	default:
+		t.old.Add(legacy.MissingCredentials(missing...))
 	}
 }

@@ -75,6 +75,11 @@ func (t *translation) gardenerStorage(storage *legacy.Object) {
 		} else {
 			t.spec.Image.Marketplace = &machine.MarketplaceImage{Publisher: parts[0], Offer: parts[1], SKU: parts[2],
 				Version: parts[3]}
+			if !t.hasFacts { // Otherwise an instance shows whether the image has a plan.
+				image.Report(provider.FindingLoss, "MarketplacePlan", "urn", "the old system looks up whether the image needs "+
+					"a purchase plan, and no instance shows the plan; if the image needs one, set image.plan with an override, "+
+					"because Azure creates no machine without it")
+			}
 		}
 	}
 	disk := storage.Object("osDisk")

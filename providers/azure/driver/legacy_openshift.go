@@ -41,7 +41,7 @@ func (t *translation) openShift() {
 	}
 	s.CapacityReservationGroupID = old.String("capacityReservationGroupID")
 	if old.Has("spotVMOptions") {
-		s.Spot = &machine.Spot{MaxPrice: old.Object("spotVMOptions").Number("maxPrice"), EvictionPolicy: "Deallocate"}
+		s.Spot = &machine.Spot{MaxPrice: old.Object("spotVMOptions").Number("maxPrice"), EvictionPolicy: "Delete"}
 	}
 	security := old.Object("securityProfile")
 	s.EncryptionAtHost = security.Bool("encryptionAtHost")

@@ -98,7 +98,9 @@ func TestImportReportsLostFields(t *testing.T) {
 		"two SSH keys":           {provider.SourceMachineK8s, `"zones"`, `"sshPublicKeys":["` + sshKey + `","b"],"zones"`, "Loss MoreSSHKeys sshPublicKeys"},
 		"missing network":        {provider.SourceMachineK8s, `"vnetName":"nodes",`, ``, "Blocker RequiredField vnetName"},
 		"number instead of text": {provider.SourceMachineK8s, `"vmSize":"Standard_D2s_v5"`, `"vmSize":2`, "Blocker InvalidField vmSize"},
-		"missing client ID":      {provider.SourceMachineK8s, `"clientID":"` + application + `",`, ``, "Blocker RequiredField credentials.clientID"},
+		"missing client ID":      {provider.SourceMachineK8s, `"clientID":"` + application + `",`, ``, "Blocker MissingCredentials "},
+		"no credentials": {provider.SourceClusterK8s, `"subscriptionID":"` + subscription + `","tenantID":{"value":"` + tenant +
+			`"},"clientID":"` + application + `","clientSecret":"` + secret + `",`, ``, "Blocker MissingCredentials "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := strings.Replace(oldSpecs()[test.source], test.from, test.to, 1)
@@ -119,6 +121,69 @@ func TestImportReportsLostFields(t *testing.T) {
 				t.Errorf("got the findings\n%s\nwant\n%s", strings.Join(got, "\n"), test.want)
 			}
 		})
+	}
+}
+
+// The old controllers read credentials from their environment if the description has none.
+func TestCredentialsFromEnvironment(t *testing.T) {
+	d := newDriver(t)
+	spec := strings.NewReplacer(`"subscriptionID":"`+subscription+`",`, ``, `{"value":"`+tenant+`"}`, `null`,
+		`"clientID":"`+application+`","clientSecret":"`+secret+`",`, ``).Replace(oldSpecs()[provider.SourceClusterK8s])
+	old := legacyOf(provider.SourceClusterK8s, spec)
+	old.Credentials = provider.NewCredentials(map[string][]byte{"AZURE_TENANT_ID": []byte(tenant),
+		"AZURE_SUBSCRIPTION_ID": []byte(subscription), "AZURE_CLIENT_ID": []byte(application),
+		"AZURE_CLIENT_SECRET": []byte(secret)})
+	imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old, Facts: []byte(facts)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range imported.Findings {
+		if f.Level == provider.FindingBlocker {
+			t.Errorf("%s %s: %s", f.Code, f.Path, f.Message)
+		}
+	}
+	if got := string(imported.Credentials["clientSecret"]); got != secret {
+		t.Errorf("the class gets the client secret %q", got)
+	}
+}
+
+// Without an instance, no fact completes the description.
+func TestImportWithoutInstance(t *testing.T) {
+	d := newDriver(t)
+	spec := strings.Replace(oldSpecs()[provider.SourceOpenShift], `"maxPrice":"0.5"`, `"maxPrice":"500m"`, 1)
+	imported, err := d.Import(t.Context(), provider.ImportRequest{Legacy: legacyOf(provider.SourceOpenShift, spec)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Spot struct {
+			MaxPrice       float64
+			EvictionPolicy string
+		}
+		SSHPublicKey string
+	}
+	if err := json.Unmarshal(imported.Spec, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Spot.MaxPrice != 0.5 || got.Spot.EvictionPolicy != "Delete" {
+		t.Errorf("spot machines have the price %g and the policy %s", got.Spot.MaxPrice, got.Spot.EvictionPolicy)
+	}
+	class := provider.Class{Spec: imported.Spec, Credentials: provider.NewCredentials(imported.Credentials)}
+	if err := d.Validate(t.Context(), provider.ValidateRequest{Class: class}); err != nil {
+		t.Error(err)
+	}
+	if !slices.ContainsFunc(imported.Findings, func(f provider.Finding) bool {
+		return f.Level == provider.FindingNote && f.Code == "GeneratedSSHKey"
+	}) {
+		t.Errorf("no Note about the generated key %s: %v", got.SSHPublicKey, imported.Findings)
+	}
+}
+
+func TestDescriptionOfAnotherCloudIsUnimplemented(t *testing.T) {
+	old := provider.Legacy{Source: provider.SourceGardener, Provider: "OpenStack", Spec: provider.NewSecret([]byte(`{}`))}
+	_, err := newDriver(t).Import(t.Context(), provider.ImportRequest{Legacy: old})
+	if provider.CodeOf(err) != provider.Unimplemented {
+		t.Errorf("the error is %v", err)
 	}
 }
 

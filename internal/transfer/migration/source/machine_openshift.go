@@ -28,8 +28,8 @@ const (
 
 	// openshiftReleasePrefix is the prefix of annotations of the objects in OpenShift's release.
 	openshiftReleasePrefix = "include.release.openshift.io/"
-	// openshiftHiveManaged is the label of the objects that Hive keeps in sync.
-	openshiftHiveManaged = "hive.openshift.io/managed"
+	// openshiftMachineAutoscaler is an annotation with the name of the MachineAutoscaler that sets the sizes of a set.
+	openshiftMachineAutoscaler = "autoscaling.openshift.io/machineautoscaler"
 
 	openshiftCPU     = "machine.openshift.io/vCPU"
 	openshiftMemory  = "machine.openshift.io/memoryMb"
@@ -44,6 +44,8 @@ const (
 	CodeAuthoritativeAPI = "AuthoritativeAPI"
 	// CodeOperatorOwned: an operator of the old system restores the object when it is changed or deleted.
 	CodeOperatorOwned = "OperatorOwned"
+	// CodeMachineAutoscaler: a MachineAutoscaler sets the minimum and maximum size of the set.
+	CodeMachineAutoscaler = "MachineAutoscaler"
 )
 
 type machineOpenShift struct{}
@@ -84,7 +86,7 @@ func (s machineOpenShift) dialect() *dialect {
 		},
 		annotations: []string{
 			"machine.openshift.io/instance-state", openshiftDeleteMachine, openshiftOldDeleteMachine, openshiftSkipDrain,
-			openshiftStrategy, openshiftCPU, openshiftMemory, openshiftGPU, openshiftMaxPods,
+			openshiftStrategy, openshiftCPU, openshiftMemory, openshiftGPU, openshiftMaxPods, openshiftMachineAutoscaler,
 		},
 		autoscaler: s.Group(),
 	}
@@ -134,7 +136,7 @@ func (r *openshiftReader) restoredBy() string {
 			return "the cluster-version operator"
 		}
 	}
-	if r.metadata.oldLabels[openshiftHiveManaged] == "true" {
+	if r.metadata.oldLabels[hiveManagedLabel] == "true" {
 		return "Hive"
 	}
 	return ""

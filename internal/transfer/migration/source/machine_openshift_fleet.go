@@ -34,6 +34,12 @@ func (r *openshiftReader) set() {
 	if r.converted.Class != nil {
 		r.converted.Class.Capacity = r.capacity()
 	}
+	if name := r.metadata.oldAnnotations[openshiftMachineAutoscaler]; name != "" {
+		r.metadata.report(provider.FindingNote, CodeMachineAutoscaler, "annotations."+openshiftMachineAutoscaler, "The "+
+			"MachineAutoscaler %.317s sets the minimum and maximum size of the set. Machinist's set keeps these sizes in "+
+			"annotations. After the migration, delete the MachineAutoscaler, and let cluster-autoscaler scale Machinist's "+
+			"sets.", name)
+	}
 	r.converted.Object = set
 	// If a user's health check also selects a machine, the user's health check takes precedence over this generated
 	// health check. The suffix prevents a conflict with a user's health check that has the name of the set.

@@ -119,7 +119,9 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	m.oldLabels, m.oldAnnotations = m.textMap("labels"), m.textMap("annotations")
 	m.labels = d.labelsOf(m.fields, m.oldLabels)
 	m.annotations = d.annotationsOf(m.fields, m.oldAnnotations)
-	if role == RoleClass {
+	if role != RoleClass {
+		m.dropToolKeys(role)
+	} else {
 		if len(m.labels) > 0 {
 			m.report(provider.FindingNote, CodeNotSupported, "labels", "The labels are not copied to Machinist's class.")
 		}
@@ -134,6 +136,7 @@ func (d *dialect) metadata(f *fields, role Role) metadata {
 	}
 	if role == RoleDeployment || role == RoleSet {
 		d.autoscalerBounds(&m)
+		d.autoscalerOptions(&m)
 		if value, found := m.oldAnnotations[d.revision]; found {
 			m.annotations[v1beta1.AnnotationRevision] = value
 		}

@@ -17,6 +17,7 @@ func main() {
 	interruptions := false
 	app.Main(app.Provider{
 		Name: driver.Name,
+		Type: (*driver.Driver)(nil),
 		AddFlags: func(fs *pflag.FlagSet) {
 			fs.StringSliceVar(&o.Endpoints, "cloud-endpoint", nil,
 				"URLs of the simulated clouds that classes may use; the first is the default. Required")

@@ -29,6 +29,9 @@ type Provider struct {
 	// New creates the driver after the flags were parsed. It returns an error if a flag is missing or wrong. It must
 	// not fail if the cloud does not answer, because the calls of the driver report this. Required.
 	New func() (provider.Driver, error)
+	// Type is any value of the driver's type, such as (*Driver)(nil). If the type implements provider.Importer, the
+	// process has the subcommand migrator.
+	Type provider.Driver
 	// Warnings returns warnings about the flags. The process logs the warnings when it starts. Nil means that there
 	// are no warnings.
 	Warnings func() []string
@@ -70,7 +73,9 @@ func Command(p Provider) *cobra.Command {
 	}
 	process.AddPredecessorFlags(cmd.Flags())
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(migratorCommand(p))
+	if _, imports := p.Type.(provider.Importer); imports {
+		cmd.AddCommand(migratorCommand(p))
+	}
 	return cmd
 }
 

@@ -79,3 +79,20 @@ func TestProviderAcceptsFlagsOfMachineControllerManager(t *testing.T) {
 		}
 	}
 }
+
+type fakeImporter struct {
+	fakeDriver
+	provider.Importer
+}
+
+func TestOnlyImportersHaveMigrators(t *testing.T) {
+	for _, c := range []struct {
+		driver provider.Driver
+		want   bool
+	}{{nil, false}, {fakeDriver{}, false}, {fakeImporter{}, true}} {
+		found, _, _ := Command(Provider{Name: "acme", Type: c.driver}).Find([]string{"migrator"})
+		if got := found.Name() == "migrator"; got != c.want {
+			t.Errorf("a provider of the type %T has the command migrator: %t", c.driver, got)
+		}
+	}
+}

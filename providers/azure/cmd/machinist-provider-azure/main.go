@@ -11,6 +11,7 @@ func main() {
 	var s settings
 	app.Main(app.Provider{
 		Name:     driver.Name,
+		Type:     (*driver.Driver)(nil),
 		AddFlags: s.addFlags,
 		New: func() (provider.Driver, error) {
 			o, err := s.options()

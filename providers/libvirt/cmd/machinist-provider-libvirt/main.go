@@ -11,6 +11,7 @@ func main() {
 	var s settings
 	app.Main(app.Provider{
 		Name:     driver.Name,
+		Type:     (*driver.Driver)(nil),
 		AddFlags: s.addFlags,
 		Warnings: s.warnings,
 		New: func() (provider.Driver, error) {

@@ -76,7 +76,7 @@ func (p MigrationPhase) HasEnded() bool { return p == MigrationCompleted || p ==
 // +kubebuilder:validation:XValidation:rule="self.stage == oldSelf.stage || oldSelf.stage == 'Plan' || oldSelf.stage == 'Adopt' && self.stage != 'Plan' || oldSelf.stage == 'Commit' && self.stage == 'Abort'",message="stage may change only to a later stage or to Abort, and Abort is final: create another Migration",fieldPath=".stage"
 // +kubebuilder:validation:XValidation:rule="self.stage == 'Plan' || self.stage == 'Abort' || has(self.planHash)",message="planHash is required for this stage: copy it from status.planHash of the plan that you accept",fieldPath=".planHash",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source && self.provider == oldSelf.provider && has(self.sourceNamespace) == has(oldSelf.sourceNamespace) && (!has(self.sourceNamespace) || self.sourceNamespace == oldSelf.sourceNamespace)",message="source, sourceNamespace and provider are immutable: create another Migration",fieldPath=".source"
-// +kubebuilder:validation:XValidation:rule="oldSelf.stage == 'Plan' || has(self.planHash) == has(oldSelf.planHash) && (!has(self.planHash) || self.planHash == oldSelf.planHash) && has(self.processFlags) == has(oldSelf.processFlags) && (!has(self.processFlags) || size(self.processFlags) == size(oldSelf.processFlags) && self.processFlags.all(k, k in oldSelf.processFlags && self.processFlags[k] == oldSelf.processFlags[k])) && has(self.credentialsRef) == has(oldSelf.credentialsRef) && (!has(self.credentialsRef) || self.credentialsRef.name == oldSelf.credentialsRef.name) && has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef.name == oldSelf.userDataRef.name && self.userDataRef.key == oldSelf.userDataRef.key)",message="the inputs of the plan (planHash, processFlags, credentialsRef, userDataRef) are immutable after the stage Plan: abort this Migration and create another one",fieldPath=".stage"
+// +kubebuilder:validation:XValidation:rule="oldSelf.stage == 'Plan' || has(self.planHash) == has(oldSelf.planHash) && (!has(self.planHash) || self.planHash == oldSelf.planHash) && has(self.processFlags) == has(oldSelf.processFlags) && (!has(self.processFlags) || size(self.processFlags) == size(oldSelf.processFlags) && self.processFlags.all(k, k in oldSelf.processFlags && self.processFlags[k] == oldSelf.processFlags[k])) && has(self.credentialsRef) == has(oldSelf.credentialsRef) && (!has(self.credentialsRef) || self.credentialsRef.name == oldSelf.credentialsRef.name) && has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef.name == oldSelf.userDataRef.name && self.userDataRef.key == oldSelf.userDataRef.key) && has(self.exclude) == has(oldSelf.exclude) && (!has(self.exclude) || self.exclude == oldSelf.exclude)",message="the inputs of the plan (planHash, processFlags, credentialsRef, userDataRef, exclude) are immutable after the stage Plan: abort this Migration and create another one",fieldPath=".stage"
 type MigrationSpec struct {
 	// source is the old system whose fleet is migrated, identified by the API group of its machines. Immutable.
 	// +required
@@ -117,6 +117,17 @@ type MigrationSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=512
 	Accept []string `json:"accept,omitempty"`
+
+	// exclude lists old objects that stay with the old system, together with their sets and machines, such as
+	// MachineDeployment/windows. While the migration runs, the fence also protects these objects and stops their
+	// controllers. At the end of the migration, the migrator starts the stopped workloads again, and the
+	// CustomResourceDefinitions of the old kinds stay.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=300
+	// +kubebuilder:validation:items:Pattern=`^(MachineDeployment|MachineSet|Machine|MachineHealthCheck)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Exclude []string `json:"exclude,omitempty"`
 
 	// fence defines which parts of the old system are stopped.
 	// +optional
@@ -255,6 +266,11 @@ type MigrationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PlanHash string `json:"planHash,omitempty"`
+
+	// planTime is when the plan last changed. In the phase Planning, the migrator renews the plan after each change of an
+	// old object.
+	// +optional
+	PlanTime *metav1.Time `json:"planTime,omitempty"`
 
 	// fence records which parts of the old system the migrator stopped, and their previous state.
 	// +optional

@@ -69,6 +69,7 @@ func (c *Cluster) planOf(ctx context.Context, m *v1beta1.Migration) (migrate.Pla
 		v1beta1.LabelMigration: m.Name}); {
 	case apierrors.IsForbidden(err):
 		plan := migrate.PlanOf(m, migrate.Pages{})
+		plan.Now = c.clock.Now()
 		plan.Unread = fmt.Sprintf("You may not list ConfigMaps in namespace %s, so the objects and fields are not shown.",
 			m.Namespace)
 		return plan, nil
@@ -76,7 +77,9 @@ func (c *Cluster) planOf(ctx context.Context, m *v1beta1.Migration) (migrate.Pla
 		return migrate.Plan{}, c.Explain(err)
 	}
 	pages, err := migrate.ReadPages(list.Items)
-	return migrate.PlanOf(m, pages), err
+	plan := migrate.PlanOf(m, pages)
+	plan.Now = c.clock.Now()
+	return plan, err
 }
 
 func (c *Cluster) statusOf(ctx context.Context, m *v1beta1.Migration, system string) migrate.Status {

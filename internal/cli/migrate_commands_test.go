@@ -226,6 +226,14 @@ func TestPlanAppliesFlags(t *testing.T) {
 	if m = f.migration("old-fleet"); string(m.Spec.Overrides[0].Patch.Raw) != removal {
 		t.Errorf("the override is %s, want %s", m.Spec.Overrides[0].Patch.Raw, removal)
 	}
+	f.plan("--exclude", "machinesets/windows", "--exclude", "MachineSet/windows", "--exclude", "machine/a.b").succeeds(t)
+	if m = f.migration("old-fleet"); !slices.Equal(m.Spec.Exclude, []string{"MachineSet/windows", "Machine/a.b"}) {
+		t.Errorf("the excluded objects are %s", m.Spec.Exclude)
+	}
+	f.plan("--exclude", "").succeeds(t)
+	if m = f.migration("old-fleet"); len(m.Spec.Exclude) > 0 {
+		t.Errorf("an empty value leaves the excluded objects %s", m.Spec.Exclude)
+	}
 	f.plan("--user-data", "bootstrap:other", "--stop", "deploy/a/b").succeeds(t)
 	if m = f.migration("old-fleet"); m.Spec.UserDataRef.Key != "other" || len(m.Spec.Fence.Workloads) != 1 ||
 		len(m.Spec.ProcessFlags) != 1 {
@@ -238,7 +246,8 @@ func TestPlanAppliesFlags(t *testing.T) {
 
 	f.run("run", "old-fleet").succeeds(t)
 	f.plan("--user-data", "bootstrap:other", "--stop", "deploy/a/b").succeeds(t)
-	for flag, value := range map[string]string{"--user-data": "b", "--credentials": "c", "--flag": "a=b", "--override": "a={}"} {
+	for flag, value := range map[string]string{"--user-data": "b", "--credentials": "c", "--flag": "a=b", "--override": "a={}",
+		"--exclude": "machine/a"} {
 		f.plan(flag, value).fails(t, flag+": spec.", "because spec.stage is Adopt", "machinist migrate abort old-fleet")
 	}
 	f.plan("--stop", "deploy/a/c").fails(t, "change these settings with machinist migrate run")
@@ -275,6 +284,8 @@ func TestInvalidMigrationFlags(t *testing.T) {
 		{plan("--stop", "daemonset/a/b"), `--stop "daemonset/a/b": write KIND/NAMESPACE/NAME`},
 		{plan("--stop", "deployment/b"), `--stop "deployment/b": write KIND/NAMESPACE/NAME`},
 		{plan("--stop", "deployment/B/b"), `--stop deployment/B/b: namespace "B"`},
+		{plan("--exclude", "node/a"), `--exclude "node/a": write KIND/NAME with one of the kinds MachineDeployment,`},
+		{plan("--exclude", "machine"), `--exclude machine: name "": the name is missing`},
 		{plan("--lease", "a"), `--lease "a": write NAMESPACE/NAME`},
 		{plan("--lease", "a/"), `--lease a/: name "": the name is missing`},
 		{plan("--timeout", "-1s"), `--timeout -1s: must not be negative`},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +26,7 @@ const maxMigrationName = 40
 type migrationFlags struct {
 	source, sourceNamespace, provider string
 	credentials, userData             string
-	processFlags, overrides           []string
+	processFlags, overrides, exclude  []string
 	fence                             fenceFlags
 }
 
@@ -42,6 +43,8 @@ func (f *migrationFlags) flags(cmd *cobra.Command) {
 		"instead of the user data of the old system; the key defaults to "+v1beta1.DefaultUserDataKey)
 	flags.StringArrayVar(&f.processFlags, "flag", nil, "NAME=VALUE of a flag of the old controllers that changes the meaning of their objects; may be repeated")
 	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a merge patch for the spec of a converted class; may be repeated")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "KIND/NAME of an old deployment, set, machine or health check that stays with "+
+		"the old system, together with its machines; may be repeated")
 	f.fence.flags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(migrate.Systems(),
 		cobra.ShellCompDirectiveNoFileComp))
@@ -69,6 +72,7 @@ type wantedMigration struct {
 	userData                          *v1beta1.UserDataRef
 	processFlags                      map[string]v1beta1.FlagValue
 	overrides                         []v1beta1.MigrationOverride
+	exclude                           []string
 	fence                             wantedFence
 }
 
@@ -115,6 +119,9 @@ func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error)
 		return w, err
 	}
 	if w.overrides, err = readOverrides(cmd, f.overrides); err != nil {
+		return w, err
+	}
+	if w.exclude, err = readExclude(f.exclude); err != nil {
 		return w, err
 	}
 	w.fence, err = f.fence.read(cmd)
@@ -198,6 +205,33 @@ func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverrid
 	}
 	return overrides, nil
 }
+
+// readExclude parses --exclude values: KIND/NAME. An empty value removes all entries.
+func readExclude(all []string) ([]string, error) {
+	var entries []string
+	for _, text := range all {
+		if text == "" {
+			return []string{}, nil
+		}
+		given, name, _ := strings.Cut(text, "/")
+		i := slices.IndexFunc(kindsToExclude, func(kind string) bool {
+			return strings.EqualFold(given, kind) || strings.EqualFold(given, kind+"s")
+		})
+		if i < 0 {
+			return nil, fmt.Errorf("--exclude %q: write KIND/NAME with one of the kinds %s", text,
+				strings.Join(kindsToExclude, ", "))
+		}
+		if err := checkName("--exclude "+text+": name", name, validation.IsDNS1123Subdomain); err != nil {
+			return nil, err
+		}
+		if entry := kindsToExclude[i] + "/" + name; !slices.Contains(entries, entry) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries, nil
+}
+
+var kindsToExclude = []string{"MachineDeployment", "MachineSet", "Machine", "MachineHealthCheck"}
 
 var kindsToStop = map[string]string{
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
@@ -299,6 +333,9 @@ func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) 
 	if w.overrides != nil && !sameOverrides(w.overrides, wasOverrides) {
 		spec.Overrides = w.overrides
 	}
+	if w.exclude != nil {
+		spec.Exclude = w.exclude
+	}
 	fence := w.fence.apply(&spec.Fence)
 	if spec.Stage == v1beta1.MigrationPlan {
 		return !equality.Semantic.DeepEqual(before, spec), nil
@@ -310,6 +347,7 @@ func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) 
 		{"--credentials", "credentialsRef", equality.Semantic.DeepEqual(before.CredentialsRef, spec.CredentialsRef)},
 		{"--user-data", "userDataRef", equality.Semantic.DeepEqual(before.UserDataRef, spec.UserDataRef)},
 		{"--flag", "processFlags", equality.Semantic.DeepEqual(before.ProcessFlags, spec.ProcessFlags)},
+		{"--exclude", "exclude", equality.Semantic.DeepEqual(before.Exclude, spec.Exclude)},
 		{"--override", "overrides", equality.Semantic.DeepEqual(before.Overrides, spec.Overrides)},
 	} {
 		if !fixed.same {

@@ -92,11 +92,11 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 // readLegacy returns an error for a description that is not for this cloud.
 func readLegacy(old provider.Legacy) (*legacy.Object, error) {
 	if old.Provider != Name {
-		return nil, provider.Errorf(provider.InvalidArgument, "the old description is for the provider %.64q, not for %q",
+		return nil, provider.Errorf(provider.Unimplemented, "the old description is for the provider %.64q, not for %q",
 			old.Provider, Name)
 	}
 	if !slices.Contains(provider.Sources(), old.Source) {
-		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
+		return nil, provider.Errorf(provider.Unimplemented, "the old system %.64q is unknown", old.Source)
 	}
 	return legacy.Parse(old.Spec)
 }

@@ -76,7 +76,7 @@ func TestTakenNameBlocksMigration(t *testing.T) {
 			Template: v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: labels},
 				Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}}}})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.reconcileUntil("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename that "))
+	x.reconcileUntil("over", notPlanned("NameTaken MachineDeployment/general", "Delete or rename it"))
 }
 
 // Rule: migration-names-are-free.
@@ -84,10 +84,10 @@ func TestTakenNameOfSecretBlocksMigration(t *testing.T) {
 	x := newFixture(t, provider.SourceClusterK8s)
 	old := x.createOld(oldPool)
 	class := source.Systems()[provider.SourceClusterK8s].Convert(source.RoleDeployment, old, nil).Class
-	name := class.ContentName("sim") + "-credentials"
+	name := class.ContentName("general") + "-credentials"
 	x.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: name}})
 	x.migrate("over", provider.SourceClusterK8s, v1beta1.MigrationPlan)
-	x.reconcileUntil("over", notPlanned("NameTaken Secret/"+name, "Delete or rename that "))
+	x.reconcileUntil("over", notPlanned("NameTaken MachineDeployment/general", "Secret "+name, "Delete or rename it"))
 }
 
 // Rule: migration-one-at-a-time.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 func guideFleet(m *v1beta1.Migration) {
 	m.Namespace, m.Spec.SourceNamespace = "kube-system", ""
 	m.Status.Machines = v1beta1.MigrationCounts{Total: 3, Old: 3}
+	m.Status.PlanTime = &metav1.Time{Time: now.Add(-12 * time.Second)}
 	m.Status.Findings = []v1beta1.MigrationFinding{
 		{Level: "Loss", Code: "UserData", Count: 1, Message: "MachineDeployment/workers " +
 			"spec.template.spec.providerSpec.value.operatingSystem: The user data in the Secret " +
@@ -32,7 +34,7 @@ func TestGuideShowsOutputOfCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifests, err := ReadPages([]corev1.ConfigMap{{Data: map[string]string{
-		manifestsKey: "kind: MachineClass\nmetadata: {name: azure-k3vq2ejc}\n---\n" +
+		manifestsKey: "kind: MachineClass\nmetadata: {name: workers-k3vq2ejc}\n---\n" +
 			"kind: MachineDeployment\nmetadata: {name: workers}\n---\nkind: MachineSet\nmetadata: {name: workers-6c5f7d9c4}\n"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +49,7 @@ func TestGuideShowsOutputOfCommands(t *testing.T) {
 		set(m, v1beta1.ConditionStuck, metav1.ConditionFalse, v1beta1.ReasonNothingInTheWay, "")
 	})
 	plan := PlanOf(fleet(guideFleet), manifests)
+	plan.Now = now
 	for what, text := range map[string]func(*strings.Builder) error{
 		"plan": func(w *strings.Builder) error { return plan.Text(w, printer.Style{}) },
 		"error": func(w *strings.Builder) error {

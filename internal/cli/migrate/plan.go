@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -32,6 +33,8 @@ type Plan struct {
 	// ListsAll is true if the text output must list every affected object and field. Otherwise the output has
 	// examples.
 	ListsAll bool
+	// Now is the current time, for the age of the plan. If Now is zero, the output has no age.
+	Now time.Time
 	// Beginning is true if the command starts the migration after it has shown the plan.
 	Beginning bool
 }

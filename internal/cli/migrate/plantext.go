@@ -25,7 +25,11 @@ func (p Plan) Text(w io.Writer, s printer.Style) error {
 	writeNames(out, "Deployments:", p.Deployments)
 	writeNames(out, "Sets:", p.Sets)
 	if hash := p.Migration.Status.PlanHash; hash != "" {
-		fmt.Fprintf(out, "  %-13s %s\n", "Plan:", printer.Sanitize(hash))
+		age := ""
+		if changed := p.Migration.Status.PlanTime; changed != nil && !p.Now.IsZero() {
+			age = ", changed " + printer.Age(p.Now, changed.Time) + " ago"
+		}
+		fmt.Fprintf(out, "  %-13s %s%s\n", "Plan:", printer.Sanitize(hash), age)
 	}
 	p.writeFindings(out, blocker, "BLOCKERS: fix all of them before the migration can start", s)
 	p.writeFindings(out, loss, "LOSSES: what is not migrated; accept all of them before the migration can start", s)

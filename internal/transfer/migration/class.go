@@ -2,10 +2,10 @@ package migration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,36 +42,42 @@ type class struct {
 	secrets        []*corev1.Secret
 }
 
-// dnsLabel matches old provider names that a class name may start with.
-var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?$`)
+// classKey identifies a description. Equal descriptions have the same key.
+func classKey(old *source.Class) string { return cmp.Or(old.Name, old.ContentName("")) }
 
-func className(old *source.Class) string {
+// maxClassPrefix limits the part of a class name that comes from an old object.
+const maxClassPrefix = 42
+
+// className returns the name of the new class. The name of a class without an old class begins with the name of the old
+// object that describes it. The hash distinguishes it from the classes of other objects with that name.
+func className(old *source.Class, from string) string {
 	if old.Name != "" {
 		return old.Name
 	}
-	prefix := strings.ToLower(old.Provider)
-	if !dnsLabel.MatchString(prefix) {
-		prefix = "class"
-	}
-	return old.ContentName(prefix)
+	name := strings.ReplaceAll(from[strings.Index(from, "/")+1:], ".", "-")
+	name = strings.TrimRight(name[:min(len(name), maxClassPrefix)], "-")
+	return old.ContentName(cmp.Or(name, "class"))
 }
 
 // findInstances reads the Secrets and ConfigMaps of the description, and returns the instances that the old system
 // created from the description.
 func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.LocatedInstance, error) {
+	if !p.canImport(ctx, c) {
+		return nil, nil
+	}
 	complete, err := p.describe(ctx, c)
 	if err != nil || !complete {
 		return nil, err
 	}
-	if c.legacy, err = p.legacyOf(c, c.description.spec, c.description.credentials); err != nil {
+	legacy, err := p.legacyOf(c, c.description.spec, c.description.credentials)
+	if err != nil || p.lackCredentials(ctx, c, legacy) {
 		return nil, err
 	}
+	c.legacy = legacy
 	all, err := p.cloud.Locate(ctx, provider.LocateRequest{Legacy: c.legacy})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
 		c.searched = true
-	case code == provider.Unimplemented:
-		p.blockf(CodeCannotImport, c.firstObject, "", "%s", message(err))
 	case code == provider.InvalidArgument || code == provider.FailedPrecondition || code == provider.Unauthenticated ||
 		code == provider.PermissionDenied:
 		p.blockf(CodeCannotImport, c.firstObject, c.old.Path, "The instances of the class cannot be listed: %s", message(err))
@@ -79,6 +85,36 @@ func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Locat
 		return nil, fmt.Errorf("find the instances of class %s: %w", c.name, err)
 	}
 	return all, nil
+}
+
+// canImport reports whether the provider can adopt the instances of a class. It reads no Secrets, because an
+// administrator need not correct references to Secrets for a provider of another cloud.
+func (p *planner) canImport(ctx context.Context, c *class) bool {
+	_, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: provider.Legacy{Source: p.system.Group(),
+		Provider: c.old.Provider, Spec: provider.NewSecret([]byte("{}"))}})
+	if code := provider.CodeOf(err); code != provider.Unimplemented && code != provider.InvalidArgument {
+		return true
+	}
+	p.blockOnce(CodeCannotImport, c.firstObject, "", fmt.Sprintf("Provider %s cannot adopt these instances: %s. Use the "+
+		"provider of their cloud.", p.cloud.Name(), strings.TrimSuffix(message(err), ".")))
+	return false
+}
+
+// lackCredentials reports whether the driver needs credentials that the old objects do not contain. Each class with the
+// same credentials lacks the same keys, so one Blocker covers all of them.
+func (p *planner) lackCredentials(ctx context.Context, c *class, legacy provider.Legacy) bool {
+	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: legacy})
+	i := slices.IndexFunc(imported.Findings, func(f provider.Finding) bool {
+		return f.Code == provider.FindingMissingCredentials
+	})
+	if err != nil || i < 0 {
+		return false // convert reports the error.
+	}
+	name := p.migration.Name
+	p.blockOnce(provider.FindingMissingCredentials, c.firstObject, "", fmt.Sprintf("The old controller may have them in "+
+		"its environment: %s. Create a Secret with these keys in namespace %s, and name it: machinist migrate plan %s -n %[2]s "+
+		"--credentials SECRET", imported.Findings[i].Message, p.migration.Namespace, name))
+	return true
 }
 
 // convert creates the MachineClass and its Secrets. facts describe one instance of the class, if there is one.
@@ -89,9 +125,7 @@ func (p *planner) convert(ctx context.Context, c *class, facts []byte) error {
 	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: c.legacy, Facts: facts})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
-	case code == provider.Unimplemented:
-		return nil // findInstances has reported the problem.
-	case code == provider.InvalidArgument || code == provider.Internal:
+	case code == provider.InvalidArgument || code == provider.Internal || code == provider.Unimplemented:
 		p.blockf(CodeClassInvalid, c.firstObject, c.old.Path, "The driver cannot read the description: %s", message(err))
 		return nil
 	default:

@@ -10,12 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/legacy"
 )
 
 func TestSetPathDoesNotAddParents(t *testing.T) {
@@ -272,5 +274,60 @@ func TestUserDataGetsPlaceholdersOfMachinist(t *testing.T) {
 				t.Errorf("the user data of class %s is %q", c.name, text)
 			}
 		}
+	}
+}
+
+// Rule: migration-checks-the-provider-first.
+func TestOtherCloudIsOneBlocker(t *testing.T) {
+	f := fleetOf(t, provider.SourceClusterK8s, "healthy")
+	f.secrets = nil
+	f.cloud.imported = func(provider.ImportRequest) (provider.ImportedSpec, error) {
+		return provider.ImportedSpec{}, provider.Errorf(provider.Unimplemented, "the description is for another cloud")
+	}
+	plan := f.plan()
+	if plan.expect(t, blocker, CodeCannotImport, "MachineDeployment/general"); len(plan.blockers()) != 1 {
+		t.Errorf("blocked by %s, although the provider cannot adopt any instance", plan.blockers())
+	}
+}
+
+// Rule: migration-reports-a-cause-once.
+func TestMissingCredentialsAreOneBlocker(t *testing.T) {
+	f := fleetOf(t, provider.SourceClusterK8s, "healthy")
+	f.addCopy("Machine", oldMachine, "large", func(o *unstructured.Unstructured) { resize(t, o, "Standard_D8s_v3") })
+	f.cloud.imported = func(req provider.ImportRequest) (provider.ImportedSpec, error) {
+		out := provider.ImportedSpec{Spec: importedSpec(req.Legacy)}
+		if value, _ := req.Legacy.Credentials.Get("AZURE_CLIENT_ID"); len(value.Reveal()) == 0 {
+			out.Findings = []provider.Finding{legacy.MissingCredentials("clientID or AZURE_CLIENT_ID")}
+		}
+		return out, nil
+	}
+	f.cloud.locateError = provider.Errorf(provider.InvalidArgument, "clientID is required")
+	plan := f.plan()
+	got := plan.expect(t, blocker, provider.FindingMissingCredentials, "MachineDeployment/general")
+	if len(plan.blockers()) != 1 || !strings.Contains(got.Message, "clientID or AZURE_CLIENT_ID") ||
+		!strings.Contains(got.Message, "machinist migrate plan move -n fleet --credentials SECRET") {
+		t.Errorf("the findings are\n%s", plan.findings.text())
+	}
+	f.cloud.locateError = nil
+	f.migration.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "environment"}
+	f.secrets = append(f.secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "environment"},
+		Data: map[string][]byte{"AZURE_CLIENT_ID": []byte("id")}})
+	if got := f.plan().blockers(); len(got) > 0 {
+		t.Errorf("with the Secret, the plan is blocked by %s", got)
+	}
+}
+
+func TestNameOfClassBeginsWithItsObject(t *testing.T) {
+	f := healthy(t)
+	f.addCopy("Machine", oldMachine, "with.a.very.long.name."+strings.Repeat("x", 60), func(o *unstructured.Unstructured) {
+		resize(t, o, "Standard_D8s_v3")
+	})
+	classes := f.plan().classes
+	if !strings.HasPrefix(classes[0].name, "general-") {
+		t.Errorf("the class of the deployment general is named %s", classes[0].name)
+	}
+	last := classes[len(classes)-1].name
+	if !strings.HasPrefix(last, "with-a-very-long-name-xx") || len(last+"-credentials") > 63 {
+		t.Errorf("the class of the machine is named %s", last)
 	}
 }

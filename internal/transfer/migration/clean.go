@@ -15,7 +15,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// runCleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down.
+// runCleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down. If
+// objects stay with the old system, runCleaning starts the old workloads again.
 func (p *pass) runCleaning(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{allNamespaces: true, copiesOpen: true}); err != nil || !fenced {
 		return err
@@ -37,6 +38,11 @@ func (p *pass) runCleaning(ctx context.Context) error {
 	}
 	if err := p.takeFenceDown(ctx); err != nil {
 		return err
+	}
+	if len(p.migration.Spec.Exclude) > 0 {
+		if err := p.startWorkloads(ctx, p.migration); err != nil {
+			return err
+		}
 	}
 	return p.enter(v1beta1.MigrationCompleted)
 }

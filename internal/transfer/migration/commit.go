@@ -60,7 +60,7 @@ func (p *pass) runCommitting(ctx context.Context) error {
 				our.Name)
 		case m.instance.Collected:
 			left++
-			if err := p.release(ctx, m, our); err != nil {
+			if err := p.release(ctx, m, our, own); err != nil {
 				p.addTrouble("Instance %s of %s: %v", m.instance.ProviderID, m.displayName, err)
 			}
 		}
@@ -124,11 +124,18 @@ func (p *pass) classOf(ctx context.Context, class *v1beta1.MachineClass) (provid
 	return resolved.Class(), nil
 }
 
-func (p *pass) release(ctx context.Context, m *machine, our *v1beta1.Machine) error {
-	if m.class.object == nil {
-		return fmt.Errorf("the class of the machine could not be converted")
+// release removes the old system's tags from an instance. The class of the plan may have another name than the class of
+// the Machine, if another version of the migrator created the Machine.
+func (p *pass) release(ctx context.Context, m *machine, our *v1beta1.Machine, own *ownObjects) error {
+	name := ""
+	if ref := our.Spec.ClassRef; ref != nil {
+		name = ref.Name
 	}
-	class, err := p.classOf(ctx, m.class.object)
+	object, found := own.classes[name]
+	if !found {
+		return fmt.Errorf("the class %s of Machine %s does not exist", name, our.Name)
+	}
+	class, err := p.classOf(ctx, object)
 	if err != nil {
 		return err
 	}

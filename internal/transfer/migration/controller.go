@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -67,6 +68,8 @@ type Options struct {
 	// Control and Target are uncached clients of the two clusters. Target is nil if the migration has no target
 	// cluster.
 	Control, Target client.Client
+	// Watch watches the old objects in the control cluster. If it is nil, plans change only after Timing.Replan.
+	Watch client.WithWatch
 	// NewClient returns a client of the control cluster with its own connection.
 	NewClient func() (client.Client, error)
 	// SystemNamespace contains the ConfigMaps that are parameters of the policies.
@@ -94,6 +97,8 @@ type Reconciler struct {
 	waits   map[wait]time.Time
 	counts  map[types.UID]count
 	written map[types.NamespacedName]stored
+
+	replan replanner
 }
 
 // New returns a Reconciler with defaults for unset options.
@@ -102,7 +107,8 @@ func New(o Options) *Reconciler {
 		o.Parallel = defaultParallel
 	}
 	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[wait]time.Time{},
-		counts: map[types.UID]count{}, written: map[types.NamespacedName]stored{}}
+		counts: map[types.UID]count{}, written: map[types.NamespacedName]stored{},
+		replan: replanner{changes: make(chan event.GenericEvent), watches: map[types.NamespacedName]oldWatch{}}}
 }
 
 func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {
@@ -130,6 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Control.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forgetStatus(req.NamespacedName)
+			r.stopWatching(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -248,6 +255,7 @@ func (p *pass) run(ctx context.Context) error {
 // stored.
 func (p *pass) enter(phase v1beta1.MigrationPhase) error {
 	p.migration.Status.Phase = phase
+	p.stopWatching(client.ObjectKeyFromObject(p.migration))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resetWaits(p.migration.UID)
@@ -360,7 +368,8 @@ func (r *Reconciler) removeLateFence(ctx context.Context, m *v1beta1.Migration) 
 	default:
 		err = p.takeFenceDown(ctx)
 	}
-	if err == nil && !others && m.Status.Phase == v1beta1.MigrationAborted {
+	restart := m.Status.Phase == v1beta1.MigrationAborted || len(m.Spec.Exclude) > 0
+	if err == nil && !others && restart {
 		err = r.startWorkloads(ctx, m)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/machineset"
@@ -53,7 +54,9 @@ func TestOldUIDIsReadFromTheOrigin(t *testing.T) {
 	if got := oldUID(object); got != "" {
 		t.Errorf("an object that no migration created has the old UID %s", got)
 	}
-	f.planner().markFrom(object, old)
+	p := f.planner()
+	p.plan = &plan{oldNames: map[client.Object]string{}}
+	p.markFrom(object, conversion{old: old, displayName: nameOf(old)})
 	if got := oldUID(object); got != old.GetUID() {
 		t.Errorf("the old UID is %s, expected %s", got, old.GetUID())
 	}

@@ -90,12 +90,13 @@ func (p *planner) describe(ctx context.Context, c *class) (complete bool, err er
 
 // reportUnusable reports an unusable Secret or ConfigMap only once, because many classes and fields may refer to it.
 func (p *planner) reportUnusable(problem *unusableError, object, path, help string) {
-	message := strings.TrimSpace(problem.message + " " + help)
-	reported := slices.ContainsFunc(p.plan.findings, func(f objectFinding) bool {
-		return f.Code == problem.code && f.Message == message
-	})
-	if !reported {
-		p.blockf(problem.code, object, path, "%s", message)
+	p.blockOnce(problem.code, object, path, strings.TrimSpace(problem.message+" "+help))
+}
+
+// blockOnce reports a Blocker unless another object has the same one.
+func (p *planner) blockOnce(code, object, path, message string) {
+	if !slices.ContainsFunc(p.plan.findings, func(f objectFinding) bool { return f.Code == code && f.Message == message }) {
+		p.blockf(code, object, path, "%s", message)
 	}
 }
 

@@ -99,7 +99,8 @@ func (f findings) redact(r *redactor) {
 
 // withoutInstances returns true if the finding describes a problem that prevents listing the instances of a class.
 func (f objectFinding) withoutInstances() bool {
-	return f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable || f.Code == CodeSecretNotAllowed
+	return f.Code == CodeCannotImport || f.Code == CodeSecretUnreadable || f.Code == CodeSecretNotAllowed ||
+		f.Code == provider.FindingMissingCredentials
 }
 
 var levels = []provider.FindingLevel{provider.FindingBlocker, provider.FindingLoss, provider.FindingNote}

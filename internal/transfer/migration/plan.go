@@ -24,6 +24,8 @@ type plan struct {
 	checks      []*v1beta1.MachineHealthCheck
 	findings    findings
 	hash        string
+	// oldNames maps new objects to the old objects that they come from, such as Machine/worker-1.
+	oldNames map[client.Object]string
 	// oldMachines is the number of machines of the old system that the migration converts, with or without an
 	// instance.
 	oldMachines int
@@ -61,11 +63,14 @@ type planner struct {
 
 	plan *plan
 
-	classes map[string]*class
+	classes map[string]*class           // by classKey
 	sets    map[types.UID]*set          // new sets, by the UID of the old set
 	setOf   map[types.UID]*source.Class // old descriptions, by the UID of the old set
 	byOwner map[types.UID]*deployment   // new deployments, by the UID of the old deployment
 	seen    map[string]bool             // provider IDs of all instances in the cloud
+
+	usedClasses, excludedClasses map[string]bool // classes that objects name, by name
+	excludedMachines             []candidate
 }
 
 func (p *planner) blockf(code, object, path, format string, args ...any) {
@@ -83,15 +88,21 @@ func (p *plan) isEmpty() bool {
 
 // build computes the plan. The method keeps the results of the conversion, but not the old objects.
 func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
-	p.plan = &plan{}
+	p.plan = &plan{oldNames: map[client.Object]string{}}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
 	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*deployment{}
 	p.seen = map[string]bool{}
+	p.usedClasses, p.excludedClasses, p.excludedMachines = map[string]bool{}, map[string]bool{}, nil
+	excluded := newExclusion(p.migration)
 	var machines []candidate
 	err := old(func(role source.Role, object *unstructured.Unstructured) {
+		if excluded.covers(object) {
+			p.exclude(role, object)
+			return
+		}
 		c := conversion{old: identityOf(object), displayName: nameOf(object),
 			Converted: p.system.Convert(role, object, p.flags)}
-		p.plan.findings.add(c.displayName, p.openFindings(c.Converted)...)
+		p.plan.findings.add(c.displayName, p.openFindings(c)...)
 		c.Findings = nil
 		switch role {
 		case source.RoleClass:
@@ -113,6 +124,7 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.finishExclusion(excluded)
 	if err := p.locate(ctx, machines); err != nil {
 		return nil, err
 	}
@@ -123,7 +135,7 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 		}
 	}
 	for i, o := range p.migration.Spec.Overrides {
-		if p.classes[o.Class] == nil {
+		if !slices.ContainsFunc(p.plan.classes, func(c *class) bool { return c.name == o.Class }) {
 			p.blockf(CodeUnusedOverride, "Migration/"+p.migration.Name, fmt.Sprintf("spec.overrides[%d].class", i),
 				"The plan has no class %s.", o.Class)
 		}
@@ -152,6 +164,7 @@ func nameOf(object *unstructured.Unstructured) string {
 func (p *planner) mark(object client.Object, from string) {
 	setLabel(object, v1beta1.LabelMigration, p.migration.Name)
 	annotate(object, v1beta1.AnnotationMigratedFrom, p.system.Group()+"/"+from)
+	p.plan.oldNames[object] = from
 }
 
 // origin returns group, namespace, name and UID of an old object as one text.
@@ -160,9 +173,9 @@ func origin(group string, old metav1.Object) string {
 }
 
 // markFrom calls mark for an object that comes from exactly one old object.
-func (p *planner) markFrom(object client.Object, old metav1.Object) {
-	p.mark(object, "")
-	annotate(object, v1beta1.AnnotationMigratedFrom, origin(p.system.Group(), old))
+func (p *planner) markFrom(object client.Object, c conversion) {
+	p.mark(object, c.displayName)
+	annotate(object, v1beta1.AnnotationMigratedFrom, origin(p.system.Group(), c.old))
 }
 
 func annotate(object client.Object, key, value string) {
@@ -177,12 +190,12 @@ func annotate(object client.Object, key, value string) {
 // class returns the entry of p.plan.classes for a description, and adds a missing entry. Equal descriptions share an
 // entry.
 func (p *planner) class(old *source.Class, from string) *class {
-	name := className(old)
-	if c, found := p.classes[name]; found {
+	key := classKey(old)
+	if c, found := p.classes[key]; found {
 		return c
 	}
-	c := &class{name: name, old: old, firstObject: from}
-	p.classes[name] = c
+	c := &class{name: className(old, from), old: old, firstObject: from}
+	p.classes[key] = c
 	p.plan.classes = append(p.plan.classes, c)
 	return c
 }
@@ -195,6 +208,7 @@ func (p *planner) classOf(c conversion) *class {
 	case c.ClassName == "":
 		return nil // The conversion has reported the problem.
 	}
+	p.usedClasses[c.ClassName] = true
 	named, found := p.classes[c.ClassName]
 	if !found {
 		p.blockf(CodeClassMissing, c.displayName, "", "The class %s of this object does not exist.", c.ClassName)
@@ -210,7 +224,7 @@ func (p *planner) deployment(c conversion) {
 	}
 	d.Namespace = p.migration.Namespace
 	d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class.name}
-	p.markFrom(d, c.old)
+	p.markFrom(d, c)
 	freeze(d)
 	made := &deployment{object: d}
 	p.plan.deployments = append(p.plan.deployments, made)
@@ -243,7 +257,7 @@ func (p *planner) set(c conversion) {
 		return
 	}
 	s.Namespace = p.migration.Namespace
-	p.markFrom(s, c.old)
+	p.markFrom(s, c)
 	freeze(s)
 	made := &set{object: s, class: class, replicas: replicas}
 	p.plan.sets = append(p.plan.sets, made)
@@ -268,12 +282,12 @@ func (p *planner) revision(d *deployment, class *class, old *v1beta1.MachineSet,
 			s.replicas += replicas
 			if revisionOf(made) > revisionOf(s.object) {
 				s.object.Annotations = made.Annotations
-				p.markFrom(s.object, c.old)
+				p.markFrom(s.object, c)
 			}
 			return s
 		}
 	}
-	p.markFrom(made, c.old)
+	p.markFrom(made, c)
 	freeze(made)
 	p.postpone(made, postponed{Annotations: c.LaterAnnotations})
 	s := &set{object: made, class: class, replicas: replicas}
@@ -288,7 +302,7 @@ func (p *planner) check(object client.Object, c conversion) {
 		return
 	}
 	check.Namespace = p.migration.Namespace
-	p.markFrom(check, c.old)
+	p.markFrom(check, c)
 	p.postpone(check, postponed{Annotations: c.LaterAnnotations, Remediation: check.Spec.Remediation.TypeOrDefault()})
 	check.Spec.Remediation.Type = v1beta1.RemediationNone
 	p.plan.checks = append(p.plan.checks, check)
@@ -307,7 +321,7 @@ func (p *planner) finish() {
 			current = current || sameRevision(s.object, d.object)
 		}
 		if !current && d.object.ReplicasOrDefault() > 0 {
-			p.plan.findings.addf(provider.FindingLoss, CodeRolloutPending, "MachineDeployment/"+d.object.Name, "spec.template",
+			p.plan.findings.addf(provider.FindingLoss, CodeRolloutPending, p.plan.oldNames[d.object], "spec.template",
 				"No set has the template of the deployment. Its machines are replaced by a rollout when the migration is "+
 					"completed.")
 		}
@@ -324,6 +338,9 @@ func (p *planner) finish() {
 		}
 		classes = append(classes, line)
 	}
+	for _, entry := range p.migration.Spec.Exclude {
+		classes = append(classes, "exclude "+entry)
+	}
 	p.plan.hash = p.plan.findings.hash(classes)
 }
 
@@ -338,8 +355,9 @@ func (p *planner) setReplicas(s *set) {
 func (p *planner) checkNames() {
 	taken := func(object client.Object) {
 		if other := p.own.find(object); other != nil && !p.own.hasCreated(other) {
-			p.blockf(CodeNameTaken, kindOf(object)+"/"+object.GetName(), "", "Another object with this name exists in "+
-				"namespace %s. Delete or rename that object.", object.GetNamespace())
+			p.blockf(CodeNameTaken, p.plan.oldNames[object], "", "The migration would create the %s %s for this object, but "+
+				"another one with this name exists in namespace %s. Delete or rename it.", kindOf(object), object.GetName(),
+				object.GetNamespace())
 		}
 	}
 	for _, c := range p.plan.classes {

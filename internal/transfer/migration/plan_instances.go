@@ -62,6 +62,10 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 		for _, m := range of[c] {
 			m.instances = index.instancesOf(m)
 		}
+		for i := range p.excludedMachines {
+			m := &p.excludedMachines[i]
+			m.instances = append(m.instances, index.instancesOf(m)...)
+		}
 		for i := range all {
 			p.seen[all[i].Instance.ProviderID] = true
 		}
@@ -75,6 +79,11 @@ func (p *planner) matchInstances(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	p.spellNodeIDs(machines)
 	taken := map[string]string{} // provider ID → machine
+	for _, m := range p.excludedMachines {
+		for _, in := range m.instances {
+			taken[in.ProviderID] = m.displayName
+		}
+	}
 	for _, m := range machines {
 		if len(m.instances) > 1 {
 			p.blockf(CodeSeveralInstances, m.displayName, "", "The cloud shows %d instances of this machine: %s. Delete "+

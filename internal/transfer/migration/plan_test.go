@@ -256,25 +256,28 @@ func TestMissingClassIsBlocker(t *testing.T) {
 func TestTakenNameIsBlocker(t *testing.T) {
 	free := healthy(t).plan()
 	class, set := free.classes[0], free.deployments[0].sets[0].object
+	if free.classes[0].firstObject != "MachineDeployment/general" {
+		t.Fatalf("the class comes from %s", class.firstObject)
+	}
 	for name, c := range map[string]struct {
 		put  func(*ownObjects, string)
 		what string
 	}{
 		"a class": {func(o *ownObjects, by string) {
 			o.classes[class.name] = &v1beta1.MachineClass{ObjectMeta: madeBy(class.name, by)}
-		}, "MachineClass/" + class.name},
+		}, "MachineDeployment/general"},
 		"a deployment": {func(o *ownObjects, by string) {
 			o.deployments["general"] = &v1beta1.MachineDeployment{ObjectMeta: madeBy("general", by)}
 		}, "MachineDeployment/general"},
 		"a set of a deployment": {func(o *ownObjects, by string) {
 			o.sets[set.Name] = &v1beta1.MachineSet{ObjectMeta: madeBy(set.Name, by)}
-		}, "MachineSet/" + set.Name},
+		}, "MachineSet/" + oldSet},
 		"a set": {func(o *ownObjects, by string) {
 			o.sets["alone"] = &v1beta1.MachineSet{ObjectMeta: madeBy("alone", by)}
 		}, "MachineSet/alone"},
 		"a health check": {func(o *ownObjects, by string) {
 			o.checks["alone"] = &v1beta1.MachineHealthCheck{ObjectMeta: madeBy("alone", by)}
-		}, "MachineHealthCheck/alone"},
+		}, "MachineSet/alone"},
 	} {
 		f := healthy(t)
 		c.put(f.own, "")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -113,6 +114,8 @@ func (p *pass) isAgreed(plan *plan) bool {
 func (p *pass) runPlanning(ctx context.Context) error {
 	m := p.migration
 	p.requeueAfter = p.Timing.Replan
+	p.watchOldObjects(ctx, m, p.system)
+	defer p.recordDuration(p.Clock.Now())
 	plan, own, _, err := p.makePlan(ctx)
 	if err != nil {
 		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown, withRemedy(err))
@@ -130,7 +133,7 @@ func (p *pass) runPlanning(ctx context.Context) error {
 	if err := p.publish(ctx, plan); err != nil {
 		return err
 	}
-	m.Status.PlanHash, m.Status.Findings = plan.hash, plan.findings.summary()
+	p.storePlan(plan)
 	if !p.isAgreed(plan) || m.Spec.Stage == v1beta1.MigrationPlan {
 		return nil
 	}
@@ -138,6 +141,16 @@ func (p *pass) runPlanning(ctx context.Context) error {
 		return err
 	}
 	return p.enter(v1beta1.MigrationFencing)
+}
+
+// storePlan updates the plan in the status. The time changes only together with the plan, so an unchanged plan causes no
+// write.
+func (p *pass) storePlan(plan *plan) {
+	status, summary := &p.migration.Status, plan.findings.summary()
+	if status.PlanTime == nil || status.PlanHash != plan.hash || !equality.Semantic.DeepEqual(status.Findings, summary) {
+		status.PlanTime = &metav1.Time{Time: p.Clock.Now()}
+	}
+	status.PlanHash, status.Findings = plan.hash, summary
 }
 
 // checkOverlaps reports older Migrations that migrate the same fleet or stop the same controllers. When the first of
@@ -199,8 +212,9 @@ func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects
 			case err != nil:
 				return fmt.Errorf("read Secret %s: %w", secret.Name, err)
 			case !own.hasCreated(other):
-				plan.findings.addf(provider.FindingBlocker, CodeNameTaken, "Secret/"+secret.Name, "",
-					"Another Secret with this name exists in namespace %s. Delete or rename that Secret.", secret.Namespace)
+				plan.findings.addf(provider.FindingBlocker, CodeNameTaken, plan.oldNames[secret], "", "The migration would "+
+					"create the Secret %s for this object, but another one with this name exists in namespace %s. Delete or "+
+					"rename it.", secret.Name, secret.Namespace)
 			}
 		}
 	}
@@ -217,8 +231,8 @@ func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err):
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			plan.findings.addf(provider.FindingBlocker, CodeRefused, kindOf(object)+"/"+object.GetName(), "", "%s",
-				p.redactor.inText(err.Error()))
+			plan.findings.addf(provider.FindingBlocker, CodeRefused, plan.oldNames[object], "", "The API server refuses the %s "+
+				"%s for this object: %s", kindOf(object), object.GetName(), p.redactor.inText(err.Error()))
 		default:
 			return fmt.Errorf("check whether %s %s can be created: %w", kindOf(object), object.GetName(), err)
 		}
@@ -331,7 +345,7 @@ func (p *pass) runSettling(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.migration.Status.PlanHash, p.migration.Status.Findings = plan.hash, plan.findings.summary()
+	p.storePlan(plan)
 	if !p.isAgreed(plan) {
 		p.addTrouble("The plan has changed since you agreed to it: undo what changed, or abort this migration and create " +
 			"another one")

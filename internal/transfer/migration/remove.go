@@ -53,8 +53,10 @@ func (p *pass) runRemoving(ctx context.Context) error {
 		p.requeueAfter = nextPassDelay // The next pass checks that the objects are gone.
 		return nil
 	}
-	if err := p.releaseSecrets(ctx); err != nil {
-		return err
+	if len(p.migration.Spec.Exclude) == 0 { // Excluded objects still need their Secrets.
+		if err := p.releaseSecrets(ctx); err != nil {
+			return err
+		}
 	}
 	return p.enter(v1beta1.MigrationCleaning)
 }
@@ -104,9 +106,13 @@ var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, 
 // the old system. If at least one object that is not a class stays, all classes stay too.
 func (p *pass) objectsToRemove(ctx context.Context) (map[source.Role][]*unstructured.Unstructured, error) {
 	scope := map[source.Role][]*unstructured.Unstructured{}
-	someStay := false
+	someStay, excluded := false, newExclusion(p.migration)
 	err := eachOld(ctx, p.Control, p.system, p.migration.SourceNamespaceOrDefault(), true,
 		func(role source.Role, object *unstructured.Unstructured) {
+			if excluded.covers(object) {
+				someStay = true
+				return
+			}
 			if role != source.RoleClass { // A class is not converted to an object.
 				if c := p.system.Convert(role, object, nil); c.Object == nil && !c.HasBlocker() {
 					someStay = true

@@ -28,8 +28,15 @@ func (p *planner) givenUserData(class string) *v1beta1.UserDataRef {
 
 // openFindings returns the findings of a conversion, except losses of user data if the Migration names other user
 // data.
-func (p *planner) openFindings(c source.Converted) []provider.Finding {
-	if c.Class == nil || p.givenUserData(className(c.Class)) == nil {
+func (p *planner) openFindings(c conversion) []provider.Finding {
+	if c.Class == nil {
+		return c.Findings
+	}
+	name := className(c.Class, c.displayName)
+	if known, found := p.classes[classKey(c.Class)]; found {
+		name = known.name
+	}
+	if p.givenUserData(name) == nil {
 		return c.Findings
 	}
 	return slices.DeleteFunc(c.Findings, func(f provider.Finding) bool { return f.Code == source.CodeUserData })

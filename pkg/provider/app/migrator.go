@@ -161,10 +161,17 @@ func addMigrations(op *process.Process, s *migrator, driver provider.Driver) err
 	if target := op.Target(); target != nil {
 		options.Target = target.LiveClient
 	}
+	options.Watch, err = client.NewWithWatch(control.Config, client.Options{Scheme: control.LiveClient.Scheme(),
+		Mapper: control.LiveClient.RESTMapper()})
+	if err != nil {
+		return fmt.Errorf("create a client for watches: %w", err)
+	}
+	reconciler := migration.New(options)
 	err = builder.ControllerManagedBy(mgr).Named("migration").
 		For(&v1beta1.Migration{}, builder.WithPredicates(migration.ChangePredicate())).
+		WatchesRawSource(reconciler.ChangesOfOldObjects()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(migration.New(options))
+		Complete(reconciler)
 	if err != nil {
 		return fmt.Errorf("add the migration controller: %w", err)
 	}

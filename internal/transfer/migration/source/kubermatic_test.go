@@ -201,9 +201,9 @@ func TestVariables(t *testing.T) {
 			from: &KeyRef{"Secret", "ns", "s", "k"}},
 		{name: "incomplete reference and literal", variable: "{value: x, secretKeyRef: {name: s}}", want: "x"},
 		{name: "incomplete reference", variable: "{secretKeyRef: {name: s, key: k}}",
-			findings: []string{"Blocker FromEnvironment spec.providerConfig.cloudProviderSpec.deep[0].v"}},
+			findings: []string{"Note FromEnvironment spec.providerConfig.cloudProviderSpec.deep[0].v"}},
 		{name: "no literal", variable: "{value: null}",
-			findings: []string{"Blocker FromEnvironment spec.providerConfig.cloudProviderSpec.deep[0].v"}},
+			findings: []string{"Note FromEnvironment spec.providerConfig.cloudProviderSpec.deep[0].v"}},
 		{name: "object as literal", variable: "{value: {}}",
 			findings: []string{"Blocker WrongType spec.providerConfig.cloudProviderSpec.deep[0].v.value"}},
 	}

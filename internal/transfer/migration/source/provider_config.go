@@ -152,8 +152,9 @@ func (r *resolver) variable(object map[string]any, path []string, name string) a
 		r.class.Values = append(r.class.Values, Value{Path: path, From: *from})
 		return object
 	case !hasLiteral:
-		r.fields.report(provider.FindingBlocker, CodeFromEnvironment, name, "The old controller reads the value from its "+
-			"environment. Put it into the Secret of spec.credentialsRef of the Migration.")
+		// If the provider needs the value, it reports a Blocker.
+		r.fields.report(provider.FindingNote, CodeFromEnvironment, name, "The old controller reads the value from its "+
+			"environment. The provider reads it from the Secret of --credentials.")
 		return nil
 	case !scalar(literal):
 		f.report(provider.FindingBlocker, CodeWrongType, "value", "The value must be a string, a number, true or false, "+

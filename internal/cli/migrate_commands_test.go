@@ -246,8 +246,8 @@ func TestPlanAppliesFlags(t *testing.T) {
 
 	f.run("run", "old-fleet").succeeds(t)
 	f.plan("--user-data", "bootstrap:other", "--stop", "deploy/a/b").succeeds(t)
-	for flag, value := range map[string]string{"--user-data": "b", "--credentials": "c", "--flag": "a=b", "--override": "a={}",
-		"--exclude": "machine/a"} {
+	for flag, value := range map[string]string{"--user-data": "b", "--credentials": "c", "--flag": "a=b",
+		"--override": "a={}", "--exclude": "machine/a"} {
 		f.plan(flag, value).fails(t, flag+": spec.", "because spec.stage is Adopt", "machinist migrate abort old-fleet")
 	}
 	f.plan("--stop", "deploy/a/c").fails(t, "change these settings with machinist migrate run")

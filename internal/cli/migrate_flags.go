@@ -43,8 +43,8 @@ func (f *migrationFlags) flags(cmd *cobra.Command) {
 		"instead of the user data of the old system; the key defaults to "+v1beta1.DefaultUserDataKey)
 	flags.StringArrayVar(&f.processFlags, "flag", nil, "NAME=VALUE of a flag of the old controllers that changes the meaning of their objects; may be repeated")
 	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a merge patch for the spec of a converted class; may be repeated")
-	flags.StringArrayVar(&f.exclude, "exclude", nil, "KIND/NAME of an old deployment, set, machine or health check that stays with "+
-		"the old system, together with its machines; may be repeated")
+	flags.StringArrayVar(&f.exclude, "exclude", nil, "KIND/NAME of an old deployment, set, machine or health check that "+
+		"stays with the old system, together with its machines; may be repeated")
 	f.fence.flags(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(migrate.Systems(),
 		cobra.ShellCompDirectiveNoFileComp))

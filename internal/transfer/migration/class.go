@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// class combines an instance description of the old system with the new MachineClass. Several old objects can share the
-// description.
+// class combines an instance description of the old system with the new MachineClass. Several old objects can share
+// the description.
 type class struct {
 	name string
 	old  *source.Class
@@ -48,8 +48,8 @@ func classKey(old *source.Class) string { return cmp.Or(old.Name, old.ContentNam
 // maxClassPrefix limits the part of a class name that comes from an old object.
 const maxClassPrefix = 42
 
-// className returns the name of the new class. The name of a class without an old class begins with the name of the old
-// object that describes it. The hash distinguishes it from the classes of other objects with that name.
+// className returns the name of the new class. The name of a class without an old class begins with the name of the
+// old object that describes it. The hash distinguishes it from the classes of other objects with that name.
 func className(old *source.Class, from string) string {
 	if old.Name != "" {
 		return old.Name
@@ -79,7 +79,7 @@ func (p *planner) findInstances(ctx context.Context, c *class) ([]provider.Locat
 	case err == nil:
 		c.searched = true
 	case code == provider.InvalidArgument || code == provider.FailedPrecondition || code == provider.Unauthenticated ||
-		code == provider.PermissionDenied:
+		code == provider.PermissionDenied || code == provider.Unimplemented:
 		p.blockf(CodeCannotImport, c.firstObject, c.old.Path, "The instances of the class cannot be listed: %s", message(err))
 	default:
 		return nil, fmt.Errorf("find the instances of class %s: %w", c.name, err)
@@ -95,13 +95,13 @@ func (p *planner) canImport(ctx context.Context, c *class) bool {
 	if code := provider.CodeOf(err); code != provider.Unimplemented && code != provider.InvalidArgument {
 		return true
 	}
-	p.blockOnce(CodeCannotImport, c.firstObject, "", fmt.Sprintf("Provider %s cannot adopt these instances: %s. Use the "+
-		"provider of their cloud.", p.cloud.Name(), strings.TrimSuffix(message(err), ".")))
+	p.blockOnce(CodeCannotImport, c.firstObject, "", fmt.Sprintf("Provider %s cannot adopt these instances: %s. "+
+		"Use the provider of their cloud.", p.cloud.Name(), strings.TrimSuffix(message(err), ".")))
 	return false
 }
 
-// lackCredentials reports whether the driver needs credentials that the old objects do not contain. Each class with the
-// same credentials lacks the same keys, so one Blocker covers all of them.
+// lackCredentials reports whether the driver needs credentials that the old objects do not contain. Each class with
+// the same credentials lacks the same keys, so one Blocker covers all of them.
 func (p *planner) lackCredentials(ctx context.Context, c *class, legacy provider.Legacy) bool {
 	imported, err := p.cloud.Import(ctx, provider.ImportRequest{Legacy: legacy})
 	i := slices.IndexFunc(imported.Findings, func(f provider.Finding) bool {
@@ -110,10 +110,10 @@ func (p *planner) lackCredentials(ctx context.Context, c *class, legacy provider
 	if err != nil || i < 0 {
 		return false // convert reports the error.
 	}
-	name := p.migration.Name
-	p.blockOnce(provider.FindingMissingCredentials, c.firstObject, "", fmt.Sprintf("The old controller may have them in "+
-		"its environment: %s. Create a Secret with these keys in namespace %s, and name it: machinist migrate plan %s -n %[2]s "+
-		"--credentials SECRET", imported.Findings[i].Message, p.migration.Namespace, name))
+	p.blockOnce(provider.FindingMissingCredentials, c.firstObject, "", fmt.Sprintf("Provider %s: %s. The old controller "+
+		"may read them from its environment. Create a Secret with these keys in namespace %s, and name it: machinist "+
+		"migrate plan %s -n %[3]s --credentials SECRET", p.cloud.Name(), imported.Findings[i].Message,
+		p.migration.Namespace, p.migration.Name))
 	return true
 }
 
@@ -180,7 +180,8 @@ func (p *planner) overrideOf(c *class) int {
 	})
 }
 
-// override patches the class with its entry in spec.overrides of the Migration. It returns false if there is no entry.
+// override patches the class with its entry in spec.overrides of the Migration. It returns false if there is no
+// entry.
 func (p *planner) override(c *class) bool {
 	i := p.overrideOf(c)
 	if i < 0 {

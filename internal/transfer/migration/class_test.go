@@ -319,9 +319,8 @@ func TestMissingCredentialsAreOneBlocker(t *testing.T) {
 
 func TestNameOfClassBeginsWithItsObject(t *testing.T) {
 	f := healthy(t)
-	f.addCopy("Machine", oldMachine, "with.a.very.long.name."+strings.Repeat("x", 60), func(o *unstructured.Unstructured) {
-		resize(t, o, "Standard_D8s_v3")
-	})
+	long := "with.a.very.long.name." + strings.Repeat("x", 60)
+	f.addCopy("Machine", oldMachine, long, func(o *unstructured.Unstructured) { resize(t, o, "Standard_D8s_v3") })
 	classes := f.plan().classes
 	if !strings.HasPrefix(classes[0].name, "general-") {
 		t.Errorf("the class of the deployment general is named %s", classes[0].name)

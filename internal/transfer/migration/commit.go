@@ -124,8 +124,8 @@ func (p *pass) classOf(ctx context.Context, class *v1beta1.MachineClass) (provid
 	return resolved.Class(), nil
 }
 
-// release removes the old system's tags from an instance. The class of the plan may have another name than the class of
-// the Machine, if another version of the migrator created the Machine.
+// release removes the old system's tags from an instance. The class of the plan may have another name than the class
+// of the Machine, if another version of the migrator created the Machine.
 func (p *pass) release(ctx context.Context, m *machine, our *v1beta1.Machine, own *ownObjects) error {
 	name := ""
 	if ref := our.Spec.ClassRef; ref != nil {

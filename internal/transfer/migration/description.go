@@ -95,7 +95,10 @@ func (p *planner) reportUnusable(problem *unusableError, object, path, help stri
 
 // blockOnce reports a Blocker unless another object has the same one.
 func (p *planner) blockOnce(code, object, path, message string) {
-	if !slices.ContainsFunc(p.plan.findings, func(f objectFinding) bool { return f.Code == code && f.Message == message }) {
+	reported := slices.ContainsFunc(p.plan.findings, func(f objectFinding) bool {
+		return f.Code == code && f.Message == message
+	})
+	if !reported {
 		p.blockf(code, object, path, "%s", message)
 	}
 }

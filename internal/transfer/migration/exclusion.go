@@ -86,7 +86,9 @@ func (p *planner) finishExclusion(e *exclusion) {
 		unused := c.old.Name != "" && p.excludedClasses[c.name] && !p.usedClasses[c.name]
 		if unused {
 			delete(p.classes, c.name)
-			p.plan.findings = slices.DeleteFunc(p.plan.findings, func(f objectFinding) bool { return f.object == c.firstObject })
+			p.plan.findings = slices.DeleteFunc(p.plan.findings, func(f objectFinding) bool {
+				return f.object == c.firstObject
+			})
 		}
 		return unused
 	})

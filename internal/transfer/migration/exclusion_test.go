@@ -23,7 +23,9 @@ func windows(f *oldFleet) {
 		o.SetOwnerReferences(owners)
 	}
 	inTemplate := []string{"spec", "template", "spec", "providerSpec", "value"}
-	f.addCopy("MachineDeployment", "general", "windows", func(o *unstructured.Unstructured) { otherCloud(o, inTemplate...) })
+	f.addCopy("MachineDeployment", "general", "windows", func(o *unstructured.Unstructured) {
+		otherCloud(o, inTemplate...)
+	})
 	f.addCopy("MachineSet", oldSet, "windows-1", func(o *unstructured.Unstructured) {
 		otherCloud(o, inTemplate...)
 		owned(o, "windows")
@@ -57,10 +59,12 @@ func TestExcludedObjectsStay(t *testing.T) {
 	for _, one := range made.findings.withCode(CodeExcluded) {
 		excluded = append(excluded, one.object)
 	}
-	if want := []string{"MachineDeployment/windows", "MachineSet/windows-1", "Machine/windows-1-a"}; !slices.Equal(excluded, want) {
+	want := []string{"MachineDeployment/windows", "MachineSet/windows-1", "Machine/windows-1-a"}
+	if !slices.Equal(excluded, want) {
 		t.Errorf("the plan lists %s, expected %s", excluded, want)
 	}
-	if len(made.deployments) != 1 || len(made.machines) != 1 || made.oldMachines != 1 || len(made.classes) != len(healthy(t).plan().classes) {
+	if len(made.deployments) != 1 || len(made.machines) != 1 || made.oldMachines != 1 ||
+		len(made.classes) != len(healthy(t).plan().classes) {
 		t.Errorf("%d deployments, %d machines, %d old machines and %d classes are planned", len(made.deployments),
 			len(made.machines), made.oldMachines, len(made.classes))
 	}
@@ -153,6 +157,11 @@ func TestMigrationLeavesExcludedObjects(t *testing.T) {
 	l.must(l.admin.Update(l.ctx, m))
 	before := l.state()[excluded]
 	l.adoptedFleet()
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	m.Spec.Exclude = nil
+	if err := l.admin.Update(l.ctx, m); err == nil || !strings.Contains(err.Error(), "exclude) are immutable") {
+		t.Errorf("after the stage Plan, spec.exclude is changed: %v", err)
+	}
 	l.stage(v1beta1.MigrationCommit)
 	m = l.runUntil(v1beta1.MigrationCompleted)
 	left := l.state()

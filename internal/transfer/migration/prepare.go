@@ -143,8 +143,8 @@ func (p *pass) runPlanning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationFencing)
 }
 
-// storePlan updates the plan in the status. The time changes only together with the plan, so an unchanged plan causes no
-// write.
+// storePlan updates the plan in the status. The time changes only together with the plan, so an unchanged plan
+// causes no write.
 func (p *pass) storePlan(plan *plan) {
 	status, summary := &p.migration.Status, plan.findings.summary()
 	if status.PlanTime == nil || status.PlanHash != plan.hash || !equality.Semantic.DeepEqual(status.Findings, summary) {
@@ -231,8 +231,8 @@ func (p *pass) dryRun(ctx context.Context, plan *plan, own *ownObjects) error {
 		switch {
 		case err == nil, apierrors.IsAlreadyExists(err):
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			plan.findings.addf(provider.FindingBlocker, CodeRefused, plan.oldNames[object], "", "The API server refuses the %s "+
-				"%s for this object: %s", kindOf(object), object.GetName(), p.redactor.inText(err.Error()))
+			plan.findings.addf(provider.FindingBlocker, CodeRefused, plan.oldNames[object], "", "The API server refuses "+
+				"the %s %s for this object: %s", kindOf(object), object.GetName(), p.redactor.inText(err.Error()))
 		default:
 			return fmt.Errorf("check whether %s %s can be created: %w", kindOf(object), object.GetName(), err)
 		}
@@ -306,8 +306,8 @@ func (p *pass) configMap(ctx context.Context, name string, data map[string]strin
 	return nil
 }
 
-// chunksOf splits a text into chunks of at most chunkBytes. If possible, it splits the text before a separator. If the
-// separator is a line break, it splits the text between two lines.
+// chunksOf splits a text into chunks of at most chunkBytes. If possible, it splits the text before a separator. If
+// the separator is a line break, it splits the text between two lines.
 func chunksOf(text, separator string) []string {
 	var chunks []string
 	for len(text) > chunkBytes {

@@ -45,8 +45,8 @@ func (r *Reconciler) ChangesOfOldObjects() ctrlsource.Source {
 	}})
 }
 
-// delay returns the time until the next plan. Plans of a large fleet take long. If its objects change all the time, the
-// migrator still rests between two plans.
+// delay returns the time until the next plan. Plans of a large fleet take long. If its objects change all the time,
+// the migrator still rests between two plans.
 func (p *replanner) delay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

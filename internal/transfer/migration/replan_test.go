@@ -53,7 +53,8 @@ func TestChangeOfOldObjectRenewsPlan(t *testing.T) {
 	l.cleanOld()
 }
 
-// A change causes a plan within two seconds, but the plans of a large fleet do not follow one another without a pause.
+// A change causes a plan within two seconds, but the plans of a large fleet do not follow one another without a
+// pause.
 func TestDelayOfPlans(t *testing.T) {
 	var p replanner
 	if got := p.delay(); got > 2*time.Second {

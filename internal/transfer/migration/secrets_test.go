@@ -186,7 +186,7 @@ func TestPlanShowsWhatIsNotSecret(t *testing.T) {
 // Rule: migration-hides-values-of-secrets.
 func TestPlanHidesWhatDependsOnSecrets(t *testing.T) {
 	for name, imported := range map[string]func(id string) string{
-		"a part of a text":  func(id string) string { return `{"subnet":"/subscriptions/` + id + `/net","zones":["1","2"]}` },
+		"a part of a text":  func(id string) string { return `{"subnet":"/groups/` + id + `/net","zones":["1","2"]}` },
 		"an item of a list": func(id string) string { return `{"zones":["1","` + id + `"],"subnet":"net"}` },
 		"a key":             func(id string) string { return `{"tags":{"` + id + `":"x","a":"b"},"zones":["1","2"]}` },
 		"a transformed text": func(id string) string {

@@ -159,8 +159,8 @@ func (o *Object) Int(name string) int64 {
 	return number
 }
 
-// Number returns the number in a field, or nil if the field is missing, null or not a number. A string counts too if it
-// contains a number or a quantity of Kubernetes, such as 0.5 or 500m.
+// Number returns the number in a field, or nil if the field is missing, null or not a number. A string counts too if
+// it contains a number or a quantity of Kubernetes, such as 0.5 or 500m.
 func (o *Object) Number(name string) *float64 {
 	text := ""
 	switch value := unwrapped(o.get(name)).(type) {
@@ -219,8 +219,8 @@ func (o *Object) Map(name string) map[string]string {
 	return out
 }
 
-// Object returns the object in a field, to be read field by field. It returns an object without fields if the field is
-// missing.
+// Object returns the object in a field, to be read field by field. It returns an object without fields if the field
+// is missing.
 func (o *Object) Object(name string) *Object {
 	if below := o.readFields[o.key(name)]; len(below) == 1 {
 		return below[0]

@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/pkg/provider/legacy"
 )
 
-// oldKeys returns the old systems' names for a key of this provider, the newest first. The last name is the environment
-// variable that the old controllers read.
+// oldKeys returns the old systems' names for a key of this provider, the newest first. The last name is the
+// environment variable that the old controllers read.
 func oldKeys(key string) []string {
 	return map[string][]string{
 		keyTenant:       {"tenantID", "azureTenantId", "azure_tenant_id", "AZURE_TENANT_ID"},
@@ -18,8 +18,8 @@ func oldKeys(key string) []string {
 	}[key]
 }
 
-// readCredentials reads the credentials from the description and the old system's Secret. Without a client secret, the
-// old system used a workload identity, which a flag of the provider must allow.
+// readCredentials reads the credentials from the description and the old system's Secret. Without a client secret,
+// the old system used a workload identity, which a flag of the provider must allow.
 func (t *translation) readCredentials(secret provider.Credentials) {
 	t.credentials = map[string][]byte{}
 	var missing []string

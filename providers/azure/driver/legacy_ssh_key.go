@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// unusableSSHKey returns a public key in OpenSSH format whose private key is unknown. Import must return the same key
-// each time, so the key is not random. The key is the first point of the curve Ed25519 (RFC 8032) in a series of hashes.
-// Its private key is the discrete logarithm of that point.
+// unusableSSHKey returns a public key in OpenSSH format whose private key is unknown. Import must return the same
+// key each time, so the key is not random. The key is the first point of the curve Ed25519 (RFC 8032) in a series of
+// hashes. Its private key is the discrete logarithm of that point.
 func unusableSSHKey() string {
 	prime := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 255), big.NewInt(19))
 	hash := sha512.Sum512_256([]byte("machinist: an SSH key without a private key"))

@@ -98,9 +98,11 @@ func TestImportReportsLostFields(t *testing.T) {
 		"two SSH keys":           {provider.SourceMachineK8s, `"zones"`, `"sshPublicKeys":["` + sshKey + `","b"],"zones"`, "Loss MoreSSHKeys sshPublicKeys"},
 		"missing network":        {provider.SourceMachineK8s, `"vnetName":"nodes",`, ``, "Blocker RequiredField vnetName"},
 		"number instead of text": {provider.SourceMachineK8s, `"vmSize":"Standard_D2s_v5"`, `"vmSize":2`, "Blocker InvalidField vmSize"},
-		"missing client ID":      {provider.SourceMachineK8s, `"clientID":"` + application + `",`, ``, "Blocker MissingCredentials "},
-		"no credentials": {provider.SourceClusterK8s, `"subscriptionID":"` + subscription + `","tenantID":{"value":"` + tenant +
-			`"},"clientID":"` + application + `","clientSecret":"` + secret + `",`, ``, "Blocker MissingCredentials "},
+		"missing client ID": {provider.SourceMachineK8s, `"clientID":"` + application + `",`, ``,
+			"Blocker MissingCredentials "},
+		"no credentials": {provider.SourceClusterK8s, `"subscriptionID":"` + subscription + `","tenantID":{"value":"` +
+			tenant + `"},"clientID":"` + application + `","clientSecret":"` + secret + `",`, ``,
+			"Blocker MissingCredentials "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := strings.Replace(oldSpecs()[test.source], test.from, test.to, 1)
@@ -180,7 +182,8 @@ func TestImportWithoutInstance(t *testing.T) {
 }
 
 func TestDescriptionOfAnotherCloudIsUnimplemented(t *testing.T) {
-	old := provider.Legacy{Source: provider.SourceGardener, Provider: "OpenStack", Spec: provider.NewSecret([]byte(`{}`))}
+	old := provider.Legacy{Source: provider.SourceGardener, Provider: "OpenStack",
+		Spec: provider.NewSecret([]byte(`{}`))}
 	_, err := newDriver(t).Import(t.Context(), provider.ImportRequest{Legacy: old})
 	if provider.CodeOf(err) != provider.Unimplemented {
 		t.Errorf("the error is %v", err)

@@ -26,8 +26,8 @@ var gardenerOptions = map[string]string{
 	"scale-down-utilization-threshold":     "scaledownutilizationthreshold",
 }
 
-// autoscalerOptions converts the options that cluster-autoscaler reads from annotations of a set or deployment. Options
-// of the old system's own API group take precedence.
+// autoscalerOptions converts the options that cluster-autoscaler reads from annotations of a set or deployment.
+// Options of the old system's own API group take precedence.
 func (d *dialect) autoscalerOptions(m *metadata) {
 	own := v1beta1.GroupVersion.Group + autoscalerOption
 	for _, group := range []string{"cluster.x-k8s.io", d.autoscaler} {

@@ -45,8 +45,8 @@ func TestAutoscalerOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			system := Systems()[c.group]
-			old := read(t, fmt.Sprintf("apiVersion: %s/%s\nkind: %s\nmetadata: {name: a, annotations: {%s}}\nspec: {}\n", c.group,
-				system.Kinds()[0].Version, c.kind, c.annotations))
+			old := read(t, fmt.Sprintf("apiVersion: %s/%s\nkind: %s\nmetadata: {name: a, annotations: {%s}}\nspec: {}\n",
+				c.group, system.Kinds()[0].Version, c.kind, c.annotations))
 			got := system.Convert(roleOf(t, system, old), old, nil)
 			if diff := cmp.Diff(c.want, got.Object.GetAnnotations(), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)

@@ -19,8 +19,8 @@ const (
 	hiveManagedLabel = "hive.openshift.io/managed"
 )
 
-// toolDomains maps the domains of labels and annotations to the tools that recognize their objects by these keys. Some
-// of these tools delete objects with their keys that are not in their source.
+// toolDomains maps the domains of labels and annotations to the tools that recognize their objects by these keys.
+// Some of these tools delete objects with their keys that are not in their source.
 var toolDomains = map[string]string{
 	"addonmanager.kubernetes.io":  "the addon manager",
 	"applyset.kubernetes.io":      "kubectl apply --prune",
@@ -35,8 +35,8 @@ var toolDomains = map[string]string{
 }
 
 // toolOf returns the tool that recognizes its objects by a label or annotation, or "". The label
-// app.kubernetes.io/instance is the default key of Argo CD. If the object belongs to a Helm release, Helm's charts set
-// the label, and no tool acts on it.
+// app.kubernetes.io/instance is the default key of Argo CD. If the object belongs to a Helm release, Helm's charts
+// set the label, and no tool acts on it.
 func (m *metadata) toolOf(key, value string) string {
 	domain, _, _ := strings.Cut(key, "/")
 	switch {
@@ -48,8 +48,9 @@ func (m *metadata) toolOf(key, value string) string {
 	return toolDomains[domain]
 }
 
-// dropToolKeys removes the labels and annotations by which tools recognize their objects. An object with a controlling
-// owner keeps its labels, because such tools ignore the object, and the selector of its owner may need the labels.
+// dropToolKeys removes the labels and annotations by which tools recognize their objects. An object with a
+// controlling owner keeps its labels, because such tools ignore the object, and the selector of its owner may need
+// the labels.
 func (m *metadata) dropToolKeys(role Role) {
 	keys := map[string][]string{} // by tool
 	drop := func(from map[string]string) {

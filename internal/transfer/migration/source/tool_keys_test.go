@@ -32,8 +32,8 @@ spec:
 		notes               int
 	}{
 		"none": {},
-		"Argo CD by annotation": {annotations: "argocd.argoproj.io/tracking-id: 'a:g/k:ns/a', argocd.argoproj.io/sync-wave: '1'",
-			notes: 1},
+		"Argo CD by annotation": {annotations: "argocd.argoproj.io/tracking-id: 'a:g/k:ns/a', " +
+			"argocd.argoproj.io/sync-wave: '1'", notes: 1},
 		"Argo CD by label": {labels: "app.kubernetes.io/instance: fleet", notes: 1},
 		"Flux": {labels: "kustomize.toolkit.fluxcd.io/name: fleet, kustomize.toolkit.fluxcd.io/namespace: flux-system",
 			notes: 1},
@@ -58,9 +58,10 @@ spec:
 			if diff := cmp.Diff([]string{"team"}, slices.Sorted(maps.Keys(object.Annotations))); diff != "" {
 				t.Error("annotations:", diff)
 			}
-			if object.Spec.Template.ObjectMeta.Labels["app.kubernetes.io/instance"] != "fleet" ||
+			labels := object.Spec.Template.ObjectMeta.Labels
+			if labels["app.kubernetes.io/instance"] != "fleet" ||
 				object.Spec.Selector.MatchLabels["app.kubernetes.io/instance"] != "fleet" {
-				t.Errorf("the selector %v does not match the labels %v", object.Spec.Selector, object.Spec.Template.ObjectMeta.Labels)
+				t.Errorf("the selector %v does not match the labels %v", object.Spec.Selector, labels)
 			}
 			notes := 0
 			for _, f := range got.Findings {

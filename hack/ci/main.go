@@ -6,9 +6,9 @@
 //	go run ./hack/ci -targets .ci/nightly -table -results dist/nightly    print the table of the results in a folder
 //
 // The command fails if a target fails, or if the minutes of all targets exceed the limit. It also fails if a test is
-// skipped without an entry in .ci/skips. With -results, it merges the results of several runs on the same commit into
-// one table. When all targets have results, it fails if a test was not executed that the inventory of test/fidelity lists
-// for them. With -table, it also fails if a target has no result.
+// skipped without an entry in .ci/skips. With -results, it merges the results of several runs on the same commit
+// into one table. When all targets have results, it fails if a test was not executed that the inventory of
+// test/fidelity lists for them. With -table, it also fails if a target has no result.
 package main
 
 import (

@@ -55,7 +55,8 @@ func pool(name string, n int32, strategy v1beta1.DeploymentStrategy) *v1beta1.Ma
 }
 
 func (e *experiment) createFleet(ctx context.Context) error {
-	e.users = &users{experiment: e, random: rand.New(rand.NewPCG(e.options.seed, 2)), before: map[string]v1beta1.MachineSpec{}}
+	e.users = &users{experiment: e, random: rand.New(rand.NewPCG(e.options.seed, 2)),
+		before: map[string]v1beta1.MachineSpec{}}
 	objects, err := examples.Fleet()
 	if err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -86,15 +85,6 @@ func byClass(machines []v1beta1.Machine) map[string]int {
 	return n
 }
 
-func living(machines []v1beta1.Machine) (n int) {
-	for i := range machines {
-		if machines[i].DeletionTimestamp.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
 func (m *machinist) apply(manifest string) {
 	m.t.Helper()
 	path := filepath.Join(m.t.TempDir(), "manifest.yaml")
@@ -121,11 +111,6 @@ spec:
   credentialsRef: {name: CREDENTIALS}
   userDataRef: {name: USERDATA}
 `)
-}
-
-func (m *machinist) annotate(machine, key, value string) {
-	m.t.Helper()
-	m.change(machine, func(machine *v1beta1.Machine) { metav1.SetMetaDataAnnotation(&machine.ObjectMeta, key, value) })
 }
 
 func (m *machinist) awaitGone(machine v1beta1.Machine) {

@@ -2,7 +2,8 @@
 // that implement the behavior in the double, and the tests that compare the behavior with the real program.
 //
 // Update the entry when you change a double, and add an entry for a new file. A test compares the entries with the
-// existing files and tests. hack/ci compares them with the tests that the targets of CI and of the nightly run executed.
+// existing files and tests. hack/ci compares them with the tests that the targets of CI and of the nightly run
+// executed.
 package fidelity
 
 import (

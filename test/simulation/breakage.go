@@ -58,8 +58,8 @@ func (w *World) breakable() (found []*instance) {
 	return found
 }
 
-// breakFleet carries out a breakage, and plans its repair. breakFleet does nothing if the fault is not a breakage, or if
-// no machine can break.
+// breakFleet carries out a breakage, and plans its repair. breakFleet does nothing if the fault is not a breakage,
+// or if no machine can break.
 func (w *World) breakFleet(f Fault) {
 	candidates := w.breakable()
 	if !slices.Contains(Breakages(), f) || len(candidates) == 0 {

@@ -8,9 +8,9 @@ import (
 // breakagesToExplore is the number of effects for each kind of breakage.
 const breakagesToExplore = 50
 
-// Explore records the undisturbed run of a seed, and then runs random plans based on it. In each round, it runs a plan
-// with one fault or breakage, and then adds a fault. Explore calls check with each result, beginning with the undisturbed
-// run, and stops when check returns false.
+// Explore records the undisturbed run of a seed, and then runs random plans based on it. In each round, it runs a
+// plan with one fault or breakage, and then adds a fault. Explore calls check with each result, beginning with the
+// undisturbed run, and stops when check returns false.
 func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, error) (more bool)) {
 	undisturbed := p.record(seed)
 	if err := undisturbed.result.Err; err != nil {

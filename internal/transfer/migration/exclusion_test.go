@@ -163,7 +163,7 @@ func TestMigrationLeavesExcludedObjects(t *testing.T) {
 		t.Errorf("after the stage Plan, spec.exclude is changed: %v", err)
 	}
 	l.stage(v1beta1.MigrationCommit)
-	m = l.runUntil(v1beta1.MigrationCompleted)
+	l.runUntil(v1beta1.MigrationCompleted)
 	left := l.state()
 	if left[excluded] != before {
 		t.Errorf("%s has the resource version %s, expected %s", excluded, left[excluded], before)

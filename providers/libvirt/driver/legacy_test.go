@@ -117,7 +117,8 @@ func TestImportRefusesOtherDescriptions(t *testing.T) {
 		"another system": {Source: "x.example.com", Provider: "LibvirtMachineProviderConfig", Spec: provider.NewSecret([]byte("{}"))},
 		"no object":      legacyOf("[]"),
 	} {
-		if _, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old}); provider.CodeOf(err) != provider.InvalidArgument {
+		_, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old})
+		if provider.CodeOf(err) != provider.InvalidArgument {
 			t.Errorf("%s: got %v, want InvalidArgument", name, err)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 const otherID = "1b111111-2222-4333-8444-555555555555"
 
 func (s *fakeAPI) add(id, name string, metadata map[string]string, tags ...string) {
-	s.servers[id] = map[string]any{"id": id, "name": name, "status": "ACTIVE", "metadata": maps.Clone(metadata), "tags": tags}
+	s.servers[id] = map[string]any{"id": id, "name": name, "status": "ACTIVE",
+		"metadata": maps.Clone(metadata), "tags": tags}
 }
 
 func (s *fakeAPI) metadata(id string) map[string]string {

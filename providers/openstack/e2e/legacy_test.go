@@ -89,8 +89,8 @@ func (f *legacyFleet) check(err error, attempted string) {
 	}
 }
 
-// parallelLaunches limits how many servers of an old system are created at the same time. With more servers, a busy host
-// would exceed the timeouts of Nova's services.
+// parallelLaunches limits how many servers of an old system are created at the same time. With more servers, a busy
+// host would exceed the timeouts of Nova's services.
 const parallelLaunches = 2
 
 // launch creates servers in parallel.

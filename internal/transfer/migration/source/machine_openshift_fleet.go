@@ -169,8 +169,8 @@ func (r *openshiftReader) instance(f *fields) *Class {
 	return class
 }
 
-// userDataSecret returns the name of the Secret with user data, or nil. Descriptions for libvirt have it in other fields
-// than those for clouds.
+// userDataSecret returns the name of the Secret with user data, or nil. Descriptions for libvirt have it in other
+// fields than those for clouds.
 func (r *openshiftReader) userDataSecret(f *fields) *types.NamespacedName {
 	if secret := r.secret(f, "userDataSecret"); secret != nil {
 		return secret

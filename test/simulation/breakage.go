@@ -152,8 +152,7 @@ func (w *World) failNew(in *instance) {
 	w.cloud.troubles.nextFails = 0
 }
 
-// breakages returns plans with one breakage each, at effects that depend on the seed. In other runs, each kind happens
-// at the given number of effects.
+// breakages returns the given number of effects for each kind of breakage. The effects depend on the seed.
 func (r *recording) breakages(moments int) (out []FaultAt) {
 	var possible []Effect
 	for _, e := range r.effects {

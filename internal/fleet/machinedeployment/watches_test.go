@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -44,6 +45,28 @@ func TestVersionTriggersPassOnceTheMachineIsReady(t *testing.T) {
 	} {
 		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}); got != test.want {
 			t.Errorf("%s: a pass is triggered: %t", test.name, got)
+		}
+	}
+}
+
+func TestChangesOfSetsThatTriggerPass(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1beta1.MachineSet)
+		want   bool
+	}{
+		"fewer machines":        {func(s *v1beta1.MachineSet) { s.Status.Replicas, s.Status.ReadyReplicas = 1, 1 }, false},
+		"no machine left":       {func(s *v1beta1.MachineSet) { s.Status.Replicas = 0 }, true},
+		"the spec changes":      {func(s *v1beta1.MachineSet) { s.Generation = 2 }, true},
+		"the spec was observed": {func(s *v1beta1.MachineSet) { s.Status.ObservedGeneration = 1 }, true},
+		"a label":               {func(s *v1beta1.MachineSet) { s.Labels = map[string]string{"a": ""} }, true},
+		"an annotation":         {func(s *v1beta1.MachineSet) { s.Annotations = map[string]string{"a": ""} }, true},
+	} {
+		was := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Generation: 1},
+			Status: v1beta1.MachineSetStatus{Replicas: 2, ReadyReplicas: 2}}
+		is := was.DeepCopy()
+		test.change(is)
+		if got := setChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != test.want {
+			t.Errorf("%s: a pass is triggered: %t", name, got)
 		}
 	}
 }

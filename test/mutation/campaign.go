@@ -199,7 +199,10 @@ func (c *campaign) each(ctx context.Context, mutants []mutant, ask func(context.
 	close(queue)
 	workers.Wait()
 	close(failed)
-	return errors.Join(<-failed, ctx.Err())
+	if err := <-failed; err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // judgementOf returns the earlier judgement of a mutant if it is still valid.
@@ -288,6 +291,9 @@ func (c *campaign) askTests(ctx context.Context, m mutant) error {
 		// Other processes may slow down the tests of the mutant, but not the measured run, or the other way round.
 		limit := 5*tests.took + 30*time.Second
 		out, end := c.execute(ctx, tests, limit, "MACHINIST_MUTANT="+m.id())
+		if ctx.Err() != nil {
+			return ctx.Err() // The program was killed, which says nothing about the mutant.
+		}
 		if end != succeeded {
 			j.FoundBy, j.How = "tests", firstMatch(failedTest, out, "crashed or exceeded "+limit.Round(time.Second).String())
 			break
@@ -307,6 +313,9 @@ func (c *campaign) askSimulation(ctx context.Context, m mutant) error {
 	j.Simulated = true
 	if simulation.reached[m.id()] {
 		out, end := c.execute(ctx, simulation, c.simulationTime, "MACHINIST_MUTANT="+m.id())
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if end == crashed || violation.MatchString(out) {
 			j.FoundBy, j.How = "simulation", firstMatch(violation, out, "crashed")
 		} else {

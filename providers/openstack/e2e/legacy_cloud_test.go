@@ -240,17 +240,15 @@ type state struct {
 }
 
 func (o *oldSystems) state(ctx context.Context, id string) (state, error) {
-	out := state{metadata: map[string]string{}, parts: map[string]string{}}
+	out := state{parts: map[string]string{}}
 	result := servers.Get(ctx, o.Compute, id)
-	var body struct{ Server map[string]any }
-	if err := result.ExtractInto(&body.Server); err != nil {
+	s, err := result.Extract()
+	if err != nil {
 		return out, err
 	}
-	out.server = body.Server
-	metadata, _ := out.server["metadata"].(map[string]any)
-	for key, value := range metadata {
-		out.metadata[key] = fmt.Sprint(value)
-	}
+	body, _ := result.Body.(map[string]any)
+	server, _ := body["server"].(map[string]any)
+	out.server, out.metadata = maps.Clone(server), s.Metadata
 	delete(out.server, "metadata")
 	add := func(id string, part any) error {
 		raw, err := json.Marshal(part)
@@ -267,10 +265,6 @@ func (o *oldSystems) state(ctx context.Context, id string) (state, error) {
 		if err := add("port/"+p.ID, p); err != nil {
 			return out, err
 		}
-	}
-	s, err := result.Extract()
-	if err != nil {
-		return out, err
 	}
 	for _, a := range s.AttachedVolumes {
 		v, err := volumes.Get(ctx, o.Volume, a.ID).Extract()

@@ -47,7 +47,9 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	}
 	spec := translateLegacy(old, known)
 	credentials := legacyCredentials(old, req.Legacy.Credentials)
-	if _, err := d.options.parse(provider.NewCredentials(credentials)); err != nil {
+	if missing := missingCredentials(credentials); len(missing) > 0 {
+		old.Add(legacy.MissingCredentials(missing...))
+	} else if _, err := d.options.parse(provider.NewCredentials(credentials)); err != nil {
 		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField, Path: "uri",
 			Message: "the provider cannot use the credentials of the old system; set the keys of this provider in the " +
 				"Secret in spec.credentialsRef of the Migration: " + err.Error()})
@@ -68,10 +70,10 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 
 func parseLegacy(old provider.Legacy) (*legacy.Object, error) {
 	if !slices.Contains(provider.Sources(), old.Source) {
-		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
+		return nil, provider.Errorf(provider.Unimplemented, "the old system %.64q is unknown", old.Source)
 	}
 	if strings.ToLower(old.Provider) != legacyKind {
-		return nil, provider.Errorf(provider.InvalidArgument,
+		return nil, provider.Errorf(provider.Unimplemented,
 			"the old description is for the provider %.64q, not a LibvirtMachineProviderConfig", old.Provider)
 	}
 	return legacy.Parse(old.Spec)
@@ -89,6 +91,19 @@ func legacyCredentials(old *legacy.Object, secret provider.Credentials) map[stri
 		}
 	}
 	return credentials
+}
+
+func missingCredentials(credentials map[string][]byte) (missing []string) {
+	required := []string{keyURI}
+	if strings.Contains(string(credentials[keyURI]), "+tls://") {
+		required = append(required, keyCA, keyCertificate, keyKey)
+	}
+	for _, key := range required {
+		if len(credentials[key]) == 0 {
+			missing = append(missing, key)
+		}
+	}
+	return missing
 }
 
 func translateLegacy(old *legacy.Object, known facts) machine.Spec {

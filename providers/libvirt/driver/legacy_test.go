@@ -79,11 +79,13 @@ func TestImportReportsFindings(t *testing.T) {
 		"cloud-init": {`"cloudInit":null`, `"cloudInit":{"userDataSecret":"u","sshAccess":false}`, "", "", `"pool"`},
 		"UEFI": {`"uri"`, `"firmware":"/usr/share/OVMF_CODE.fd","nvram":{"nvramFile":"a","nvramTemplate":"b"},"uri"`, "", "",
 			`"firmware":"uefi"`},
-		"no network":     {`"networkInterfaceName":"shop-x7",`, ``, "", "Blocker RequiredField networkInterfaceName", `"pool"`},
-		"no memory":      {`"domainMemory":7168,`, ``, "", "Blocker InvalidField ", `"pool"`},
-		"unknown field":  {`"uri"`, `"surprise":1,"uri"`, "", "Loss UnknownField surprise", `"pool"`},
-		"unknown nested": {`"poolName"`, `"surprise":1,"poolName"`, "", "Loss UnknownField volume.surprise", `"pool"`},
-		"SSH transport":  {`qemu+tcp://192`, `qemu+ssh://192`, "", "Blocker InvalidField uri", `"pool"`},
+		"no network":       {`"networkInterfaceName":"shop-x7",`, ``, "", "Blocker RequiredField networkInterfaceName", `"pool"`},
+		"no memory":        {`"domainMemory":7168,`, ``, "", "Blocker InvalidField ", `"pool"`},
+		"unknown field":    {`"uri"`, `"surprise":1,"uri"`, "", "Loss UnknownField surprise", `"pool"`},
+		"unknown nested":   {`"poolName"`, `"surprise":1,"poolName"`, "", "Loss UnknownField volume.surprise", `"pool"`},
+		"TLS without keys": {`qemu+tcp://192`, `qemu+tls://192`, "", "Blocker MissingCredentials ", `"pool"`},
+		"no URI":           {`"uri":"qemu+tcp://192.168.122.1/system",`, ``, "", "Blocker MissingCredentials ", `"pool"`},
+		"SSH transport":    {`qemu+tcp://192`, `qemu+ssh://192`, "", "Blocker InvalidField uri", `"pool"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := strings.Replace(legacySpec, test.from, test.to, 1)
@@ -112,14 +114,19 @@ func TestImportRefusesOtherDescriptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, old := range map[string]provider.Legacy{
-		"another cloud":  {Source: provider.SourceOpenShift, Provider: "AzureMachineProviderSpec", Spec: provider.NewSecret([]byte("{}"))},
-		"another system": {Source: "x.example.com", Provider: "LibvirtMachineProviderConfig", Spec: provider.NewSecret([]byte("{}"))},
-		"no object":      legacyOf("[]"),
+	for name, test := range map[string]struct {
+		old  provider.Legacy
+		want provider.Code
+	}{
+		"another cloud": {provider.Legacy{Source: provider.SourceOpenShift, Provider: "AzureMachineProviderSpec"},
+			provider.Unimplemented},
+		"another system": {provider.Legacy{Source: "x.example.com", Provider: "LibvirtMachineProviderConfig"},
+			provider.Unimplemented},
+		"no object": {legacyOf("[]"), provider.InvalidArgument},
 	} {
-		_, err := d.Import(t.Context(), provider.ImportRequest{Legacy: old})
-		if provider.CodeOf(err) != provider.InvalidArgument {
-			t.Errorf("%s: got %v, want InvalidArgument", name, err)
+		_, err := d.Import(t.Context(), provider.ImportRequest{Legacy: test.old})
+		if provider.CodeOf(err) != test.want {
+			t.Errorf("%s: got %v, want %s", name, err, test.want)
 		}
 	}
 	if _, err := d.Import(t.Context(), provider.ImportRequest{Legacy: legacyOf(legacySpec), Facts: []byte("[")}); provider.CodeOf(err) != provider.InvalidArgument {

@@ -87,7 +87,7 @@ func isBlocker(f provider.Finding) bool { return f.Level == provider.FindingBloc
 // newTranslation reads credentials from the description and from the old system's Secret.
 func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error) {
 	if !slices.Contains(provider.Sources(), old.Source) {
-		return nil, provider.Errorf(provider.InvalidArgument, "the old system %.64q is unknown", old.Source)
+		return nil, provider.Errorf(provider.Unimplemented, "the old system %.64q is unknown", old.Source)
 	}
 	format := old.Source
 	switch strings.ToLower(old.Provider) {
@@ -95,7 +95,7 @@ func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error
 	case openShiftKind:
 		format = provider.SourceOpenShift
 	default:
-		return nil, provider.Errorf(provider.InvalidArgument, "the old description is for the provider %.64q, not for %q",
+		return nil, provider.Errorf(provider.Unimplemented, "the old description is for the provider %.64q, not for %q",
 			old.Provider, Name)
 	}
 	object, err := legacy.Parse(old.Spec)

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/legacy"
 )
 
 // readCredentials reads the credentials from the description and from the old system's Secret, and writes a
@@ -68,6 +69,7 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 	if ca := get(keyCA, "caCert", "cacert"); ca != "" {
 		t.credentials[keyCA] = []byte(ca + "\n")
 	}
+	t.reportMissing(a)
 	t.reportUnsupported(&entry, get("insecure") == "true", get("clientCert") != "")
 	if a.ApplicationCredentialID != "" {
 		// The ID identifies the user and the project.
@@ -78,6 +80,29 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 	raw, err := yaml.Marshal(cloudsFile{Clouds: map[string]cloudEntry{Name: entry}})
 	if err == nil { // Marshalling strings cannot fail.
 		t.credentials[keyClouds] = raw
+	}
+}
+
+// reportMissing reports the keys without which the provider cannot sign in.
+func (t *translation) reportMissing(a *cloudAuth) {
+	var missing []string
+	require := func(name string, alternatives ...string) {
+		if cmp.Or(alternatives...) == "" {
+			missing = append(missing, name)
+		}
+	}
+	require("authURL or OS_AUTH_URL", a.AuthURL)
+	if cmp.Or(a.ApplicationCredentialID, a.ApplicationCredentialName) != "" {
+		require("applicationCredentialSecret or OS_APPLICATION_CREDENTIAL_SECRET", a.ApplicationCredentialSecret)
+	} else {
+		require("username or OS_USER_NAME", a.Username, a.UserID)
+		require("password or OS_PASSWORD", a.Password)
+		require("tenantName or OS_PROJECT_NAME", a.ProjectName, a.ProjectID)
+		require("domainName or OS_DOMAIN_NAME", a.DomainName, a.DomainID, a.UserDomainName, a.UserDomainID, a.UserID)
+	}
+	if len(missing) > 0 && !t.unusableCredentials {
+		t.unusableCredentials = true
+		t.old.Add(legacy.MissingCredentials(missing...))
 	}
 }
 

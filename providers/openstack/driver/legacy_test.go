@@ -160,8 +160,8 @@ func TestImportReportsLostFields(t *testing.T) {
 		"floating addresses":       {kubermatic, `"floatingIpPool":""`, `"floatingIpPool":"public"`, "Loss FloatingIP floatingIpPool"},
 		"token":                    {kubermatic, `"tokenId":""`, `"tokenId":"t"`, "Loss Token tokenId"},
 		"no flavor":                {kubermatic, `"flavor":"m1.small",`, ``, "Blocker RequiredField flavor"},
-		"no password":              {kubermatic, `"password":"hush-hush",`, ``, "Blocker InvalidField credentials"},
-		"no identity service":      {kubermatic, `"identityEndpoint":{"value":"https://identity.example.com/v3"},`, ``, "Blocker InvalidField credentials"},
+		"no password":              {kubermatic, `"password":"hush-hush",`, ``, "Blocker MissingCredentials "},
+		"no identity service":      {kubermatic, `"identityEndpoint":{"value":"https://identity.example.com/v3"},`, ``, "Blocker MissingCredentials "},
 		"network from an instance": {kubermatic, `"network":"nodes",`, ``, ""},
 		"names in other case":      {kubermatic, `"rootDiskSizeGB"`, `"ROOTDISKSIZEGB"`, ""},
 		"fixed floating address":   {openShift, `"trunk":true`, `"floatingIP":"192.0.2.1","trunk":true`, "Loss FloatingIP floatingIP"},
@@ -240,6 +240,27 @@ func TestImportOfFilters(t *testing.T) {
 	}
 }
 
+// The migrator asks with an empty description, before it reads Secrets.
+func TestImportOfOtherClouds(t *testing.T) {
+	d := newDriver(t)
+	for name, test := range map[string]struct {
+		source, provider string
+		want             provider.Code
+	}{
+		"this cloud":     {provider.SourceGardener, "OpenStack", ""},
+		"by kind":        {provider.SourceClusterK8s, "OpenstackProviderSpec", ""},
+		"another cloud":  {provider.SourceGardener, "Azure", provider.Unimplemented},
+		"another kind":   {provider.SourceOpenShift, "AzureMachineProviderSpec", provider.Unimplemented},
+		"another system": {"example.com", "openstack", provider.Unimplemented},
+	} {
+		_, err := d.Import(t.Context(), provider.ImportRequest{Legacy: provider.Legacy{Source: test.source,
+			Provider: test.provider, Spec: provider.NewSecret([]byte("{}"))}})
+		if err == nil && test.want != "" || err != nil && provider.CodeOf(err) != test.want {
+			t.Errorf("%s: got %v, want code %q", name, err, test.want)
+		}
+	}
+}
+
 func TestImportOfCredentials(t *testing.T) {
 	d := newDriver(t)
 	const url = "https://identity.example.com/v3"
@@ -270,7 +291,9 @@ func TestImportOfCredentials(t *testing.T) {
 		"file with authorities and the authorities": {source: provider.SourceOpenShift, secret: secret("cacert", someCA(), "clouds.yaml",
 			`{"clouds":{"openstack":{"cacert":"/etc/ca.pem","auth":{"auth_url":"`+url+`","application_credential_id":"a",`+
 				`"application_credential_secret":"b"}}}}`), want: "application_credential_id: a", certificate: true},
-		"nothing": {source: provider.SourceGardener, secret: secret("userData", "x"), findings: "Blocker InvalidField credentials"},
+		"nothing": {source: provider.SourceGardener, secret: secret("userData", "x"), findings: "Blocker MissingCredentials "},
+		"plain HTTP": {source: provider.SourceGardener, secret: secret("authURL", "http://identity.example.com/v3", "username", "u",
+			"password", "p", "tenantID", "t", "domainID", "d"), findings: "Blocker InvalidField credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := legacySpecs()[test.source]

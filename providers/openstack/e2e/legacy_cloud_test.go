@@ -250,6 +250,7 @@ func (o *oldSystems) state(ctx context.Context, id string) (state, error) {
 	server, _ := body["server"].(map[string]any)
 	out.server, out.metadata = maps.Clone(server), s.Metadata
 	delete(out.server, "metadata")
+	delete(out.server, "updated") // Nova changes this time when the metadata change.
 	add := func(id string, part any) error {
 		raw, err := json.Marshal(part)
 		out.parts[id] = string(raw)

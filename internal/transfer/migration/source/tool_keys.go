@@ -35,8 +35,8 @@ var toolDomains = map[string]string{
 }
 
 // toolOf returns the tool that recognizes its objects by a label or annotation, or "". The label
-// app.kubernetes.io/instance is the default key of Argo CD. If the object belongs to a Helm release, Helm's charts
-// set the label, and no tool acts on it.
+// app.kubernetes.io/instance is a key by which Argo CD can track objects. If the object belongs to a Helm release, the
+// chart sets the label, and no tool acts on it.
 func (m *metadata) toolOf(key, value string) string {
 	domain, _, _ := strings.Cut(key, "/")
 	switch {

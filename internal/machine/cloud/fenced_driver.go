@@ -43,6 +43,7 @@ type Cloud struct {
 var (
 	_ provider.Driver   = (*Cloud)(nil)
 	_ provider.Importer = (*Cloud)(nil)
+	_ provider.Finder   = (*Cloud)(nil)
 )
 
 // New returns a Cloud that wraps o.Driver.
@@ -184,6 +185,19 @@ func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
 		return struct{}{}, importer.Disown(ctx, req)
 	})
 	return err
+}
+
+// Find implements provider.Finder. It returns an Unimplemented error if the driver cannot find instances without a
+// Machine, or cannot undo their adoption.
+func (c *Cloud) Find(ctx context.Context, req provider.FindRequest) ([]provider.FoundInstance, error) {
+	finder, ok := c.Driver.(provider.Finder)
+	if _, undoes := c.Driver.(provider.Importer); !ok || !undoes {
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot find instances without a Machine: create one "+
+			"Machine for each instance", c.Name())
+	}
+	return call(ctx, c, "Find", reads, func(ctx context.Context) ([]provider.FoundInstance, error) {
+		return finder.Find(ctx, req)
+	})
 }
 
 // ListScope implements provider.Scoper. ListScope returns "" if the driver has no scopes. ListScope makes no call to

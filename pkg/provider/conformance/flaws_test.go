@@ -31,6 +31,7 @@ type broken struct {
 	imports  func(context.Context, provider.ImportRequest) (provider.ImportedSpec, error)
 	release  func(context.Context, provider.ReleaseRequest) error
 	disown   func(context.Context, provider.DisownRequest) error
+	find     func(context.Context, provider.FindRequest) ([]provider.FoundInstance, error)
 }
 
 func (b *broken) Name() string { return b.name }
@@ -87,7 +88,7 @@ func newBroken(c *fakeCloud) *broken {
 		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete,
 		update: d.Update, adopt: d.Adopt,
 		scope: d.ListScope, account: d.Account, ending: d.Interruptions,
-		locate: d.Locate, imports: d.Import, release: d.Release, disown: d.Disown,
+		locate: d.Locate, imports: d.Import, release: d.Release, disown: d.Disown, find: d.Find,
 	}
 }
 
@@ -158,7 +159,8 @@ func meeting() func() {
 
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
-		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws())
+		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws(),
+		finderFlaws())
 }
 
 func TestEveryCaseFindsItsFlaws(t *testing.T) {

@@ -84,6 +84,7 @@ const (
 	needsAccounter   requirement = "provider.Accounter"
 	needsInterrupter requirement = "provider.Interrupter"
 	needsImporter    requirement = "provider.Importer"
+	needsFinder      requirement = "provider.Finder"
 )
 
 // implementedBy checks a requirement. optional is true if the requirement is an optional interface of drivers, and
@@ -100,6 +101,8 @@ func (n requirement) implementedBy(d provider.Driver) (optional, implemented boo
 		_, implemented = d.(provider.Interrupter)
 	case needsImporter:
 		_, implemented = d.(provider.Importer)
+	case needsFinder:
+		_, implemented = d.(provider.Finder)
 	default:
 		return false, false
 	}
@@ -110,7 +113,7 @@ func injecting(kind FaultKind) requirement { return requirement("Cloud.Inject: "
 
 func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
-		importCases(),
+		importCases(), finderCases(),
 		conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
 		partCases(), acceptedCases(), optionalCases(), lastCases())
 }

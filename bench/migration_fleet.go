@@ -198,6 +198,10 @@ func (f *oldFleet) List(_ context.Context, req provider.ListRequest) (page provi
 func (f *oldFleet) Release(context.Context, provider.ReleaseRequest) error { return nil }
 func (f *oldFleet) Disown(context.Context, provider.DisownRequest) error   { return nil }
 
+func (f *oldFleet) Find(context.Context, provider.FindRequest) ([]provider.FoundInstance, error) {
+	return nil, provider.Errorf(provider.Unimplemented, "the benchmark has only instances of an old system")
+}
+
 type unpausedMachine struct {
 	name string
 	uid  types.UID

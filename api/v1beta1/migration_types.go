@@ -71,17 +71,24 @@ func (p MigrationPhase) Irrevocable() bool {
 // HasEnded reports whether a migration in this phase has ended.
 func (p MigrationPhase) HasEnded() bool { return p == MigrationCompleted || p == MigrationAborted }
 
+// MigrationSourceInstances is the source of a Migration without an old system. The migration adopts instances of the
+// cloud that have a Node but no Machine.
+const MigrationSourceInstances = "instances"
+
 // MigrationSpec defines which fleet is migrated, and how far the migration may proceed.
 //
 // +kubebuilder:validation:XValidation:rule="self.stage == oldSelf.stage || oldSelf.stage == 'Plan' || oldSelf.stage == 'Adopt' && self.stage != 'Plan' || oldSelf.stage == 'Commit' && self.stage == 'Abort'",message="stage may change only to a later stage or to Abort, and Abort is final: create another Migration",fieldPath=".stage"
 // +kubebuilder:validation:XValidation:rule="self.stage == 'Plan' || self.stage == 'Abort' || has(self.planHash)",message="planHash is required for this stage: copy it from status.planHash of the plan that you accept",fieldPath=".planHash",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source && self.provider == oldSelf.provider && has(self.sourceNamespace) == has(oldSelf.sourceNamespace) && (!has(self.sourceNamespace) || self.sourceNamespace == oldSelf.sourceNamespace)",message="source, sourceNamespace and provider are immutable: create another Migration",fieldPath=".source"
 // +kubebuilder:validation:XValidation:rule="oldSelf.stage == 'Plan' || has(self.planHash) == has(oldSelf.planHash) && (!has(self.planHash) || self.planHash == oldSelf.planHash) && has(self.processFlags) == has(oldSelf.processFlags) && (!has(self.processFlags) || size(self.processFlags) == size(oldSelf.processFlags) && self.processFlags.all(k, k in oldSelf.processFlags && self.processFlags[k] == oldSelf.processFlags[k])) && has(self.credentialsRef) == has(oldSelf.credentialsRef) && (!has(self.credentialsRef) || self.credentialsRef.name == oldSelf.credentialsRef.name) && has(self.userDataRef) == has(oldSelf.userDataRef) && (!has(self.userDataRef) || self.userDataRef.name == oldSelf.userDataRef.name && self.userDataRef.key == oldSelf.userDataRef.key) && has(self.exclude) == has(oldSelf.exclude) && (!has(self.exclude) || self.exclude == oldSelf.exclude)",message="the inputs of the plan (planHash, processFlags, credentialsRef, userDataRef, exclude) are immutable after the stage Plan: abort this Migration and create another one",fieldPath=".stage"
+// +kubebuilder:validation:XValidation:rule="(self.source == 'instances') == has(self.instances)",message="instances is required for the source instances, and no other source may have it",fieldPath=".instances"
+// +kubebuilder:validation:XValidation:rule="oldSelf.stage == 'Plan' || has(self.instances) == has(oldSelf.instances) && (!has(self.instances) || self.instances == oldSelf.instances)",message="instances is immutable after the stage Plan: abort this Migration and create another one",fieldPath=".instances"
 type MigrationSpec struct {
-	// source is the old system whose fleet is migrated, identified by the API group of its machines. Immutable.
+	// source is the old system whose fleet is migrated, identified by the API group of its machines. The source
+	// "instances" stands for instances that no system manages. Immutable.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Enum=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io
+	// +kubebuilder:validation:Enum=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io;instances
 	Source string `json:"source"`
 
 	// sourceNamespace is the namespace of the old objects, if their kinds are namespaced. Defaults to the namespace of
@@ -157,7 +164,53 @@ type MigrationSpec struct {
 	// +listMapKey=class
 	// +kubebuilder:validation:MaxItems=64
 	Overrides []MigrationOverride `json:"overrides,omitempty"`
+
+	// instances selects the instances to adopt, for the source "instances".
+	// +optional
+	Instances *MigrationInstances `json:"instances,omitempty"`
 }
+
+// MigrationInstances selects instances without a Machine. An instance must match all fields that are set, and must have
+// a Node that is not part of the control plane.
+type MigrationInstances struct {
+	// classRef names the MachineClass of the new Machines, in the namespace of the Migration. The class must allow the
+	// adoption. The provider lists the instances that the credentials of the class can reach.
+	// +required
+	ClassRef LocalRef `json:"classRef"`
+
+	// names contains patterns for the names of instances, such as worker-*. The name of an instance must match one of
+	// them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Names []string `json:"names,omitempty"`
+
+	// metadata contains tags or metadata that an instance must have in the cloud.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	Metadata map[string]MetadataValue `json:"metadata,omitempty"`
+
+	// networks contains names or IDs of networks. An instance must be connected to one of them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Networks []string `json:"networks,omitempty"`
+
+	// groupBy is the key of a tag or of metadata. Instances with the same value get the same MachineDeployment, whose
+	// name is the value. By default, and for instances without the key, the MachineDeployment has the name of the
+	// Migration.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	GroupBy string `json:"groupBy,omitempty"`
+}
+
+// MetadataValue is the value of a tag or of metadata of an instance.
+// +kubebuilder:validation:MaxLength=255
+type MetadataValue string
 
 // Accepts reports whether accept contains the loss with this code of a field of an old object. The object has the
 // form KIND/NAME.

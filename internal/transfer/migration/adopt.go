@@ -46,6 +46,10 @@ func (p *pass) runCopying(ctx context.Context) error {
 	for _, problem := range made.findings.obstacles(p.migration.Spec.Accept) {
 		p.addTrouble("%s", problem)
 	}
+	if p.migration.Spec.Instances != nil && made.hash != p.migration.Spec.PlanHash {
+		// No fence keeps the number of instances. A set with more machines than replicas would delete machines.
+		p.addTrouble("%s", planChanged)
+	}
 	if p.troubleCount > 0 {
 		return nil
 	}

@@ -32,6 +32,8 @@ type class struct {
 	// nodeProviderID is spec.nodeProviderID of the new class.
 	nodeProviderID string
 
+	// existing is true if the class existed before the migration, which does not change it.
+	existing    bool
 	searched    bool
 	description description
 	legacy      provider.Legacy

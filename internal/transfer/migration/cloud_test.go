@@ -21,6 +21,9 @@ type fakeCloud struct {
 	// owners maps provider IDs to the Machine UIDs in the tags.
 	owners map[string]types.UID
 	calls  []string
+	// found contains the instances that Find returns, and findError its error.
+	found     []provider.FoundInstance
+	findError error
 
 	imported    func(provider.ImportRequest) (provider.ImportedSpec, error)
 	validated   func(spec string) error
@@ -82,14 +85,32 @@ func importedSpec(legacy provider.Legacy) []byte {
 func (c *fakeCloud) List(_ context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var all []provider.Instance
 	for _, in := range c.located {
-		if uid := c.owners[in.Instance.ProviderID]; uid != "" {
-			owned := in.Instance
+		all = append(all, in.Instance)
+	}
+	for _, in := range c.found {
+		all = append(all, in.Instance)
+	}
+	for _, owned := range all {
+		if uid := c.owners[owned.ProviderID]; uid != "" {
 			owned.ClusterID, owned.MachineUID = req.ClusterID, uid
 			page.Instances = append(page.Instances, owned)
 		}
 	}
 	return page, nil
+}
+
+func (c *fakeCloud) Find(context.Context, provider.FindRequest) ([]provider.FoundInstance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := slices.Clone(c.found)
+	for i := range found {
+		if uid := c.owners[found[i].Instance.ProviderID]; uid != "" {
+			found[i].Instance.ClusterID, found[i].Instance.MachineUID = "cluster", uid
+		}
+	}
+	return found, c.findError
 }
 
 func (c *fakeCloud) Release(_ context.Context, req provider.ReleaseRequest) error {

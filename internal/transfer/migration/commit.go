@@ -89,7 +89,7 @@ func (p *pass) runCommitting(ctx context.Context) error {
 // ownInstances maps the provider IDs of this installation's instances to the Machine UIDs in their tags.
 func (p *pass) ownInstances(ctx context.Context, own *ownObjects) (map[string]types.UID, error) {
 	owned := map[string]types.UID{}
-	for _, class := range createdOf(own, own.classes) {
+	for _, class := range own.classesOf(p.migration) {
 		resolved, err := p.classOf(ctx, class)
 		if err != nil {
 			return nil, err

@@ -27,6 +27,7 @@ import (
 // Cloud is the part of the provider that a migration uses.
 type Cloud interface {
 	provider.Importer
+	provider.Finder
 	Name() string
 	Validate(ctx context.Context, req provider.ValidateRequest) error
 	List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error)
@@ -207,7 +208,7 @@ func (p *pass) addTrouble(format string, args ...any) {
 
 func (p *pass) run(ctx context.Context) error {
 	m := p.migration
-	system, found := source.Systems()[m.Spec.Source]
+	system, found := systemOf(m)
 	if !found {
 		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown,
 			fmt.Sprintf("spec.source: this version cannot take over fleets of %s.", m.Spec.Source))

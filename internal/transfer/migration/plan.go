@@ -60,6 +60,8 @@ type planner struct {
 	redactor  *redactor
 	own       *ownObjects
 	nodes     nodes
+	// resolve returns a class with its credentials.
+	resolve func(context.Context, *v1beta1.MachineClass) (provider.Class, error)
 
 	plan *plan
 
@@ -93,6 +95,13 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*deployment{}
 	p.seen = map[string]bool{}
 	p.usedClasses, p.excludedClasses, p.excludedMachines = map[string]bool{}, map[string]bool{}, nil
+	if p.migration.Spec.Instances != nil {
+		if err := p.planInstances(ctx); err != nil {
+			return nil, err
+		}
+		p.finish()
+		return p.plan, nil
+	}
 	excluded := newExclusion(p.migration)
 	var machines []candidate
 	err := old(func(role source.Role, object *unstructured.Unstructured) {
@@ -341,6 +350,14 @@ func (p *planner) finish() {
 	for _, entry := range p.migration.Spec.Exclude {
 		classes = append(classes, "exclude "+entry)
 	}
+	if p.migration.Spec.Instances != nil { // The user agrees to exactly these instances.
+		for _, m := range p.plan.machines {
+			classes = append(classes, "instance "+m.instance.ProviderID)
+		}
+		for _, d := range p.plan.deployments {
+			classes = append(classes, "deployment "+d.object.Name+" "+d.object.Spec.Template.Spec.Version)
+		}
+	}
 	p.plan.hash = p.plan.findings.hash(classes)
 }
 
@@ -361,7 +378,7 @@ func (p *planner) checkNames() {
 		}
 	}
 	for _, c := range p.plan.classes {
-		if c.object != nil {
+		if c.object != nil && !c.existing {
 			taken(c.object)
 		}
 	}
@@ -391,7 +408,7 @@ func (p *plan) publishedObjects() []client.Object {
 func (p *plan) manifestsWith(object func(*class) *v1beta1.MachineClass) []client.Object {
 	var all []client.Object
 	for _, c := range p.classes {
-		if c.object != nil {
+		if c.object != nil && !c.existing {
 			all = append(all, object(c))
 		}
 	}

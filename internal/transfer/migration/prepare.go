@@ -42,7 +42,7 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 		flags[strings.TrimLeft(name, "-")] = string(value)
 	}
 	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, own: own, nodes: all,
-		redactor: &p.redactor, secrets: &secretReader{live: p.Control, source: m.SourceNamespaceOrDefault(),
+		resolve: p.classOf, redactor: &p.redactor, secrets: &secretReader{live: p.Control, source: m.SourceNamespaceOrDefault(),
 			sharedNamespaces: p.SharedNamespaces, seen: map[string]content{}}}
 	plan, err := planner.build(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {
 		return eachOld(ctx, p.Control, p.system, m.SourceNamespaceOrDefault(), false, visit)
@@ -166,6 +166,7 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 		other := &all.Items[i]
 		same := other.Spec.Source == m.Spec.Source &&
 			(wide || other.SourceNamespaceOrDefault() == m.SourceNamespaceOrDefault())
+		same = same && m.Spec.Instances == nil // Such Migrations can adopt different instances of one namespace.
 		if other.UID == m.UID || other.Status.Phase.HasEnded() || m.CreationTimestamp.Before(&other.CreationTimestamp) ||
 			m.CreationTimestamp.Equal(&other.CreationTimestamp) && m.UID < other.UID {
 			continue
@@ -326,6 +327,9 @@ func chunksOf(text, separator string) []string {
 	return chunks
 }
 
+const planChanged = "The plan has changed since you agreed to it: undo what changed, or abort this migration and " +
+	"create another one"
+
 func (p *pass) runFencing(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err
@@ -347,8 +351,7 @@ func (p *pass) runSettling(ctx context.Context) error {
 	}
 	p.storePlan(plan)
 	if !p.isAgreed(plan) {
-		p.addTrouble("The plan has changed since you agreed to it: undo what changed, or abort this migration and create " +
-			"another one")
+		p.addTrouble("%s", planChanged)
 		return nil
 	}
 	return p.enter(v1beta1.MigrationCopying)

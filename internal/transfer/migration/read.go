@@ -185,6 +185,17 @@ func orNil[P client.Object](index map[string]P, like client.Object) client.Objec
 
 func (o *ownObjects) migratedMachines() []*v1beta1.Machine { return createdOf(o, o.machines) }
 
+// classesOf returns the classes that a migration created or named.
+func (o *ownObjects) classesOf(m *v1beta1.Migration) []*v1beta1.MachineClass {
+	if m.Spec.Instances == nil {
+		return createdOf(o, o.classes)
+	}
+	if class := o.classes[m.Spec.Instances.ClassRef.Name]; class != nil {
+		return []*v1beta1.MachineClass{class}
+	}
+	return nil
+}
+
 func createdOf[P client.Object](o *ownObjects, index map[string]P) []P {
 	var all []P
 	for _, name := range slices.Sorted(maps.Keys(index)) {
@@ -212,7 +223,8 @@ func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 		for i := range l.Items {
 			node := &l.Items[i]
 			node.ManagedFields = nil
-			node.Status = corev1.NodeStatus{}
+			node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses,
+				NodeInfo: corev1.NodeSystemInfo{KubeletVersion: node.Status.NodeInfo.KubeletVersion}}
 			n.byName[node.Name] = node
 			if id := node.Spec.ProviderID; id != "" {
 				n.byProviderID[id] = append(n.byProviderID[id], node)

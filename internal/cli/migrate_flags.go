@@ -74,6 +74,8 @@ type wantedMigration struct {
 	overrides                         []v1beta1.MigrationOverride
 	exclude                           []string
 	fence                             wantedFence
+	// instances is set by the command adopt.
+	instances *v1beta1.MigrationInstances
 }
 
 // wantedFence holds the parsed fenceFlags. An unset flag is nil.
@@ -336,6 +338,9 @@ func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) 
 	if w.exclude != nil {
 		spec.Exclude = w.exclude
 	}
+	if w.instances != nil {
+		spec.Instances = w.instances
+	}
 	fence := w.fence.apply(&spec.Fence)
 	if spec.Stage == v1beta1.MigrationPlan {
 		return !equality.Semantic.DeepEqual(before, spec), nil
@@ -348,6 +353,8 @@ func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) 
 		{"--user-data", "userDataRef", equality.Semantic.DeepEqual(before.UserDataRef, spec.UserDataRef)},
 		{"--flag", "processFlags", equality.Semantic.DeepEqual(before.ProcessFlags, spec.ProcessFlags)},
 		{"--exclude", "exclude", equality.Semantic.DeepEqual(before.Exclude, spec.Exclude)},
+		{"--class, --name, --selector, --network, --group-by", "instances",
+			equality.Semantic.DeepEqual(before.Instances, spec.Instances)},
 		{"--override", "overrides", equality.Semantic.DeepEqual(before.Overrides, spec.Overrides)},
 	} {
 		if !fixed.same {

@@ -46,8 +46,12 @@ func (p Plan) Text(w io.Writer, s printer.Style) error {
 }
 
 func writeHeading(out *strings.Builder, m *v1beta1.Migration, s printer.Style) {
-	fmt.Fprintf(out, "%s   %s in namespace %s, to provider %s\n", s.Bold("migration/"+m.Name)+" -n "+m.Namespace,
-		printer.Sanitize(m.Spec.Source), printer.Sanitize(m.SourceNamespaceOrDefault()), printer.Sanitize(m.Spec.Provider))
+	from := printer.Sanitize(m.Spec.Source) + " in namespace " + printer.Sanitize(m.SourceNamespaceOrDefault())
+	if m.Spec.Instances != nil {
+		from = "instances without a machine, class " + printer.Sanitize(m.Spec.Instances.ClassRef.Name)
+	}
+	fmt.Fprintf(out, "%s   %s, to provider %s\n", s.Bold("migration/"+m.Name)+" -n "+m.Namespace, from,
+		printer.Sanitize(m.Spec.Provider))
 }
 
 func writeNames(out *strings.Builder, label string, all []string) {
@@ -108,6 +112,8 @@ func (p Plan) writeNext(out *strings.Builder) {
 			Reference(m))
 	case err != nil:
 		out.WriteString("\nNothing was changed.\n")
+	case !p.Beginning && m.Spec.Instances != nil:
+		fmt.Fprintf(out, "\nNothing was changed. To adopt the instances:\n  machinist migrate run %s\n", Reference(m))
 	case !p.Beginning:
 		fmt.Fprintf(out, "\nNothing was changed. To stop the old system and adopt the fleet:\n  machinist migrate run %s\n",
 			Reference(m))

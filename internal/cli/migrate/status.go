@@ -89,6 +89,12 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 		s.Blockers, s.Losses = plan.Blockers(), plan.Open()
 	}
 	s.NextStep, s.Commands = next(m, plan)
+	if m.Spec.Instances != nil {
+		for i, c := range s.Commands {
+			s.Commands[i].Effect = withoutOldSystem.Replace(c.Effect)
+		}
+		s.NextStep = withoutOldSystem.Replace(s.NextStep)
+	}
 	return s
 }
 
@@ -106,6 +112,17 @@ func ListOf(namespace string, items []Status) List {
 	})
 	return List{Kind: "MigrationStatuses", Namespace: namespace, Items: items}
 }
+
+// withoutOldSystem rewrites the texts for a migration of instances that no system manages.
+var withoutOldSystem = strings.NewReplacer("stops the old system and adopts", "adopts",
+	"returns the fleet to the old system", "gives the instances back",
+	"removes the old objects; this cannot be undone", "ends the adoption; this cannot be undone",
+	"until the old objects are gone", "until the adoption has ended",
+	", removes Machinist's objects, and starts the old system again", " and removes Machinist's objects",
+	"The migrator reads the old system", "The migrator looks for instances",
+	"the migrator reads the old system", "the migrator looks for instances",
+	"Machinist manages all instances, and the old objects still exist", "Machinist manages all instances",
+	"the old system manages the fleet again", "the instances have no Machines again")
 
 func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	run := func(verb, flags, does string) Command {

@@ -20,7 +20,11 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 		printer.Sanitize(s.Source), printer.Sanitize(s.SourceNamespace), printer.Sanitize(s.Provider))
 	_ = printer.Table(out, head, [][]string{s.row(style)})
 	phase := cmp.Or(s.Phase, v1beta1.MigrationPlanning)
-	fmt.Fprintf(out, "\n%s: %s.\n", phase, phases[phase])
+	text := phases[phase]
+	if s.Source == v1beta1.MigrationSourceInstances {
+		text = withoutOldSystem.Replace(text)
+	}
+	fmt.Fprintf(out, "\n%s: %s.\n", phase, text)
 	if !s.Observed {
 		fmt.Fprintf(out, "The migrator has not processed the last change of the specification yet.\n")
 	}

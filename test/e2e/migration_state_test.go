@@ -73,6 +73,9 @@ func (f *oldFleet) oldObjects() map[string]string {
 }
 
 func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
+	if f.group == "" {
+		return nil // No system manages the fleet.
+	}
 	for _, crd := range sources.CRDs(f.group) {
 		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")

@@ -170,8 +170,8 @@ type MigrationSpec struct {
 	Instances *MigrationInstances `json:"instances,omitempty"`
 }
 
-// MigrationInstances selects instances without a Machine. An instance must match all fields that are set, and must have
-// a Node that is not part of the control plane.
+// MigrationInstances selects instances without a Machine. An instance must match all fields that are set, and must
+// have a Node that is not part of the control plane.
 type MigrationInstances struct {
 	// classRef names the MachineClass of the new Machines, in the namespace of the Migration. The class must allow the
 	// adoption. The provider lists the instances that the credentials of the class can reach.

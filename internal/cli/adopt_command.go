@@ -26,13 +26,13 @@ func adoptCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt NAME --class CLASS",
 		Short: "Plan machines for instances that no system manages",
-		Long: `Plan machines for instances that no system manages, and show the plan. The command changes nothing in the cloud
-and on Nodes.
+		Long: `Plan machines for instances that no system manages, and show the plan. The command changes nothing in the
+cloud and on Nodes.
 
-The command creates the object Migration with the source "instances", and waits until the provider's migrator has found
-the instances. If the Migration exists, the flags change it. The plan contains the instances that match all flags and
-have a Node in the cluster. It does not contain instances of the control plane, and instances that a Machine or another
-system manages.
+The command creates the object Migration with the source "instances", and waits until the provider's migrator has
+found the instances. If the Migration exists, the flags change it. The plan contains the instances that match all
+flags and have a Node in the cluster. It does not contain instances of the control plane, and instances that a Machine
+or another system manages.
 
 The machines get an existing class, which must allow the adoption (spec.adoption). To adopt the instances of the plan,
 run "machinist migrate run NAME". Then "machinist migrate commit NAME" ends the adoption, and "machinist migrate abort
@@ -78,10 +78,10 @@ NAME" gives the instances back. No instance is created, deleted or restarted.`,
 		"one of the patterns must match")
 	flags.StringArrayVar(&a.selector, "selector", nil, "KEY=VALUE of a tag or of metadata of the instances; may be "+
 		"repeated")
-	flags.StringArrayVar(&a.networks, "network", nil, "name or ID of a network of the instances; if repeated, one of the "+
-		"networks is enough")
-	flags.StringVar(&a.groupBy, "group-by", "", "key of a tag or of metadata: each value becomes a deployment with this "+
-		"name (default: one deployment with the name of the Migration)")
+	flags.StringArrayVar(&a.networks, "network", nil, "name or ID of a network of the instances; if repeated, one of "+
+		"the networks is enough")
+	flags.StringVar(&a.groupBy, "group-by", "", "key of a tag or of metadata: each value becomes a deployment with "+
+		"this name (default: one deployment with the name of the Migration)")
 	flags.BoolVar(&a.all, "all", false, "list all instances and fields of each finding")
 	a.flags(cmd)
 	outputFlag(cmd, &a.format)
@@ -127,8 +127,8 @@ func (a *adoptInstances) wantedMigration(cmd *cobra.Command, c *Cluster, name st
 	case err != nil:
 		return w, c.Explain(err)
 	case m.Spec.Instances == nil:
-		return w, fmt.Errorf("migration %q takes over the fleet of %s: show its plan with machinist migrate plan, or choose "+
-			"another name", name, m.Spec.Source)
+		return w, fmt.Errorf("migration %q takes over the fleet of %s: show its plan with machinist migrate plan, or "+
+			"choose another name", name, m.Spec.Source)
 	default:
 		instances = m.Spec.Instances.DeepCopy()
 	}

@@ -46,7 +46,8 @@ func TestAdoptPlansInstances(t *testing.T) {
 	}
 
 	f.adopt("workers", "--name", "worker-1").succeeds(t)
-	if in := f.migration("workers").Spec.Instances; !slices.Equal(in.Names, []string{"worker-1"}) || in.GroupBy != "pool" {
+	in := f.migration("workers").Spec.Instances
+	if !slices.Equal(in.Names, []string{"worker-1"}) || in.GroupBy != "pool" {
 		t.Errorf("after a change of one flag, the instances are %+v", in)
 	}
 	f.run("run", "workers").succeeds(t).prints(t, "Adopted: Machinist manages all instances.",

@@ -86,13 +86,15 @@ func (e *endMigration) confirm(m *v1beta1.Migration, in io.Reader) error {
 	if e.yes {
 		return nil
 	}
-	consequence := fmt.Sprintf("the objects of %s in namespace %s are deleted permanently, and the fleet of %s cannot be given "+
-		"back to the old system", m.Spec.Source, m.SourceNamespaceOrDefault(), wording.Count(m.Status.Machines.Total, "machine"))
+	fleet := wording.Count(m.Status.Machines.Total, "machine")
+	consequence := fmt.Sprintf("the objects of %s in namespace %s are deleted permanently, and the fleet of %s cannot "+
+		"be given back to the old system", m.Spec.Source, m.SourceNamespaceOrDefault(), fleet)
 	if m.Spec.Instances != nil {
-		consequence = fmt.Sprintf("Machinist then scales, replaces and repairs the fleet of %s, and an abort is not possible",
-			wording.Count(m.Status.Machines.Total, "machine"))
+		consequence = fmt.Sprintf("Machinist then scales, replaces and repairs the fleet of %s, and an abort is not "+
+			"possible", fleet)
 	}
-	fmt.Fprintf(e.env.Err, "This is the point of no return: %s.\nType the name of the Migration to continue: ", consequence)
+	fmt.Fprintf(e.env.Err, "This is the point of no return: %s.\nType the name of the Migration to continue: ",
+		consequence)
 	typed, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("read the confirmation: %w", err)

@@ -23,8 +23,8 @@ import (
 	"machinist.dev/machinist/simcloud/driver"
 )
 
-// Instances that no system created are adopted with `machinist adopt`, while the migrator and the provider are killed.
-// An abort gives them back. After the commit, Machinist replaces and deletes them.
+// Instances that no system created are adopted with `machinist adopt`, while the migrator and the provider are
+// killed. An abort gives them back. After the commit, Machinist replaces and deletes them.
 //
 // Rules: adoption-groups-instances, adoption-touches-no-instance, adoption-survives-kills.
 func TestAdoptionOfUnmanagedInstances(t *testing.T) {

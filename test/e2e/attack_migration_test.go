@@ -257,6 +257,18 @@ func TestAttackMigrationBeyondRightsOfAuthor(t *testing.T) {
 		err := tenant.Create(ctx, legitimate(), client.DryRunAll)
 		return err == nil, errorText(err)
 	})
+	// Without an old system, no Leases, old objects and definitions are affected.
+	adopting := legitimate()
+	adopting.Spec = v1beta1.MigrationSpec{Source: v1beta1.MigrationSourceInstances, Provider: driver.Name,
+		Stage: v1beta1.MigrationCommit, PlanHash: "0",
+		Instances: &v1beta1.MigrationInstances{ClassRef: v1beta1.LocalRef{Name: "small"}}}
+	m.grantRights("adopter", namespace, rules(slices.DeleteFunc(slices.Clone(rights), func(r right) bool {
+		return r.group != "" && r.group != v1beta1.GroupName
+	}))...)
+	eventually(t, "a tenant adopts instances", func() (bool, string) {
+		err := m.asUser("adopter").Create(ctx, adopting.DeepCopy(), client.DryRunAll)
+		return err == nil, errorText(err)
+	})
 	workload := func(kind, namespace, name string) func(*v1beta1.Migration) {
 		return func(m *v1beta1.Migration) {
 			m.Spec.Fence.Workloads = append(m.Spec.Fence.Workloads, v1beta1.MigrationWorkload{Kind: kind, Namespace: namespace,

@@ -192,8 +192,8 @@ func (c *Cloud) Disown(ctx context.Context, req provider.DisownRequest) error {
 func (c *Cloud) Find(ctx context.Context, req provider.FindRequest) ([]provider.FoundInstance, error) {
 	finder, ok := c.Driver.(provider.Finder)
 	if _, undoes := c.Driver.(provider.Importer); !ok || !undoes {
-		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot find instances without a Machine: create one "+
-			"Machine for each instance", c.Name())
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot find instances without a Machine: create "+
+			"one Machine for each instance", c.Name())
 	}
 	return call(ctx, c, "Find", reads, func(ctx context.Context) ([]provider.FoundInstance, error) {
 		return finder.Find(ctx, req)

@@ -25,9 +25,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// This file plans a Migration without an old system: it adopts instances that have a Node and no Machine. Only the plan
-// differs from other Migrations. Each instance takes the place of an old Machine, and each group of instances that of
-// an old deployment with one set.
+// This file plans a Migration without an old system: it adopts instances that have a Node and no Machine. Only the
+// plan differs from other Migrations. Each instance takes the place of an old Machine, and each group of instances
+// that of an old deployment with one set.
 
 // Codes of findings about instances without an old system.
 const (
@@ -189,8 +189,8 @@ func selects(s *v1beta1.MigrationInstances, in *provider.FoundInstance) bool {
 	return len(s.Networks) == 0 || slices.ContainsFunc(s.Networks, connected)
 }
 
-// choose decides whether the migration adopts an instance. If not, choose reports why. An instance that this migration
-// has copied stays in the plan. After the phase Copying, the plan has no other instances.
+// choose decides whether the migration adopts an instance. If not, choose reports why. An instance that this
+// migration has copied stays in the plan. After the phase Copying, the plan has no other instances.
 func (p *planner) choose(c *class, in *provider.FoundInstance) (one chosen, ok bool) {
 	one = chosen{FoundInstance: in, uid: uidOf(in.Instance.ProviderID)}
 	name, id := displayName(in), in.Instance.ProviderID
@@ -255,8 +255,8 @@ func (p *planner) expectedNodeID(c *class, in *provider.FoundInstance) string {
 }
 
 func located(in *provider.FoundInstance) locatedInstance {
-	return locatedInstance{ProviderID: in.Instance.ProviderID, nodeName: in.Instance.NodeName, region: in.Instance.Region,
-		state: in.Instance.State, notAdoptable: in.NotAdoptable}
+	return locatedInstance{ProviderID: in.Instance.ProviderID, nodeName: in.Instance.NodeName,
+		region: in.Instance.Region, state: in.Instance.State, notAdoptable: in.NotAdoptable}
 }
 
 // nodeOf returns the Node of an instance: the Node with its provider ID, else a Node with its name and one of its
@@ -315,8 +315,8 @@ func objectName(text string, longest int) string {
 	return text
 }
 
-// needsVersion reports whether the user data of the class contains the kubelet version. Without a version, no machine of
-// the class could be replaced.
+// needsVersion reports whether the user data of the class contains the kubelet version. Without a version, no machine
+// of the class could be replaced.
 func (p *planner) needsVersion(ctx context.Context, c *class) (bool, error) {
 	ref := c.object.Spec.UserDataRef
 	if ref == nil {
@@ -354,8 +354,8 @@ func (p *planner) versionOf(group string, all []chosen) (version string) {
 // labelPool is the label by which a new deployment selects its machines.
 const labelPool = "pool"
 
-// planGroup adds a deployment, its set and its machines to the plan. The set has the template of the deployment, so no
-// rollout begins. taken contains the names of the machines in the plan.
+// planGroup adds a deployment, its set and its machines to the plan. The set has the template of the deployment, so
+// no rollout begins. taken contains the names of the machines in the plan.
 func (p *planner) planGroup(c *class, name, version string, all []chosen, taken map[string]bool) {
 	labels := map[string]string{labelPool: name}
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: labels},
@@ -388,8 +388,8 @@ func (p *planner) planMachine(c *class, s *set, version string, one chosen, take
 	}
 	taken[name] = true
 	if name != one.Name {
-		p.plan.findings.addf(provider.FindingNote, source.CodeRenamed, object, "", "The name of a Machine must be a unique "+
-			"DNS label of at most %d characters. The Machine gets the name %s.", v1beta1.MaxMachineNameLength, name)
+		p.plan.findings.addf(provider.FindingNote, source.CodeRenamed, object, "", "The name of a Machine must be a "+
+			"unique DNS label of at most %d characters. The Machine gets the name %s.", v1beta1.MaxMachineNameLength, name)
 	}
 	for _, d := range one.Differences {
 		p.plan.findings.addf(provider.FindingLoss, CodeDiffersFromClass, object, d.Field, "The instance has %.128q, and "+

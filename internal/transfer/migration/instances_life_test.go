@@ -44,7 +44,8 @@ func newAdoption(t *testing.T) *journey {
 			if machine, is := o.(*v1beta1.Machine); is && !hasKey(machine.Annotations, v1beta1.AnnotationPaused) {
 				unpaused++
 			}
-			if set, is := o.(*v1beta1.MachineSet); is && set.Labels[v1beta1.LabelFreeze] == "" && !m.Status.Phase.Irrevocable() {
+			set, is := o.(*v1beta1.MachineSet)
+			if is && set.Labels[v1beta1.LabelFreeze] == "" && !m.Status.Phase.Irrevocable() {
 				l.Errorf("in phase %s, the set %s is not frozen", m.Status.Phase, set.Name)
 			}
 		}
@@ -128,8 +129,8 @@ func TestAdoptionIsAborted(t *testing.T) {
 	l.cleanOld()
 }
 
-// A set with more machines than replicas deletes machines, even while it is frozen. Between the agreement and the copy,
-// nothing prevents that another instance appears.
+// A set with more machines than replicas deletes machines, even while it is frozen. Between the agreement and the
+// copy, nothing prevents that another instance appears.
 //
 // Rule: adoption-adopts-the-plan.
 func TestAdoptionStopsWhenInstancesChange(t *testing.T) {

@@ -106,9 +106,10 @@ func TestPlanSelectsInstances(t *testing.T) {
 		selector v1beta1.MigrationInstances
 		want     []string
 	}{
-		"all":      {want: []string{"db-1", "web-1", "web-2", "web-9"}},
-		"names":    {v1beta1.MigrationInstances{Names: []string{"db-*", "web-2"}}, []string{"db-1", "web-2"}},
-		"metadata": {v1beta1.MigrationInstances{Metadata: map[string]v1beta1.MetadataValue{"pool": "db"}}, []string{"db-1"}},
+		"all":   {want: []string{"db-1", "web-1", "web-2", "web-9"}},
+		"names": {v1beta1.MigrationInstances{Names: []string{"db-*", "web-2"}}, []string{"db-1", "web-2"}},
+		"metadata": {v1beta1.MigrationInstances{Metadata: map[string]v1beta1.MetadataValue{"pool": "db"}},
+			[]string{"db-1"}},
 		"networks": {v1beta1.MigrationInstances{Networks: []string{"x", "other"}}, []string{"web-9"}},
 		"several": {v1beta1.MigrationInstances{Names: []string{"web-*"}, Networks: []string{"net"}},
 			[]string{"web-1", "web-2"}},

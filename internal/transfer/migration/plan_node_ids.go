@@ -76,8 +76,8 @@ func (p *planner) nodeIDHelp(m candidate, in locatedInstance) string {
 		return ""
 	}
 	if m.class.existing {
-		return fmt.Sprintf(" If the Node belongs to the instance, set spec.nodeProviderID of MachineClass %s to %s", m.class.name,
-			form)
+		return fmt.Sprintf(" If the Node belongs to the instance, set spec.nodeProviderID of MachineClass %s to %s",
+			m.class.name, form)
 	}
 	return fmt.Sprintf(" If the Node belongs to the instance, keep it with: machinist migrate plan %s -n %s "+
 		`--override '%s={"nodeProviderID": "%s"}'`, p.migration.Name, p.migration.Namespace, m.class.name, form)

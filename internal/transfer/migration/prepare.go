@@ -42,8 +42,8 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 		flags[strings.TrimLeft(name, "-")] = string(value)
 	}
 	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, own: own, nodes: all,
-		resolve: p.classOf, redactor: &p.redactor, secrets: &secretReader{live: p.Control, source: m.SourceNamespaceOrDefault(),
-			sharedNamespaces: p.SharedNamespaces, seen: map[string]content{}}}
+		resolve: p.classOf, redactor: &p.redactor, secrets: &secretReader{live: p.Control,
+			source: m.SourceNamespaceOrDefault(), sharedNamespaces: p.SharedNamespaces, seen: map[string]content{}}}
 	plan, err := planner.build(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {
 		return eachOld(ctx, p.Control, p.system, m.SourceNamespaceOrDefault(), false, visit)
 	})

@@ -62,8 +62,8 @@ func (d *Driver) Find(ctx context.Context, req provider.FindRequest) ([]provider
 			Networks:    slices.Concat(slices.Sorted(maps.Keys(s.Addresses)), networksOf[s.ID]),
 			OtherSystem: otherSystem(s), Differences: expected.differences(s, networksOf[s.ID])}
 		if s.Metadata[metaAdoptable] != "true" && in.ClusterID == "" {
-			found.NotAdoptable = fmt.Sprintf("server %s lacks the metadata %s=true, which allows the adoption: openstack server "+
-				"set --property %[2]s=true %[1]s", s.ID, metaAdoptable)
+			found.NotAdoptable = fmt.Sprintf("server %s lacks the metadata %s=true, which allows the adoption: openstack "+
+				"server set --property %[2]s=true %[1]s", s.ID, metaAdoptable)
 		}
 		all = append(all, found)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -69,6 +70,35 @@ func TestAChangeInPlace(t *testing.T) {
 	if len(a.asked) != 1 || a.asked[0].Version != "v1.36.4" || a.asked[0].ProviderID != before.Spec.ProviderID ||
 		a.asked[0].NodeDrained {
 		t.Errorf("the driver was asked %+v", a.asked)
+	}
+	w.wantRest("m")
+}
+
+// A Machine without a class is updated when its own providerSpec changes.
+//
+// Rule: update-in-place.
+func TestAChangeOfAnInlineProviderSpec(t *testing.T) {
+	t.Parallel()
+	a := &scriptedUpdates{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	w := newWorld(t)
+	w.cloud.OnUpdate = a.update
+	w.create(w.withFinalizer(w.secret("cloud", "token", "hunter2")))
+	before := w.running("m", func(m *v1beta1.Machine) {
+		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.ProviderName
+		m.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
+		m.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "cloud"}
+	})
+	const larger = `{"kind":"Fake","size":"large"}`
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ProviderSpec.Raw = []byte(larger) })
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+	if len(a.asked) != 1 || string(a.asked[0].Class.Spec) != larger || m.Spec.ProviderID != before.Spec.ProviderID {
+		t.Errorf("the driver was asked %+v, and the provider ID is %s", a.asked, m.Spec.ProviderID)
+	}
+	if m.Status.Applied.ProviderSpecHash == before.Status.Applied.ProviderSpecHash {
+		t.Errorf("applied is %+v, as before the update", m.Status.Applied)
 	}
 	w.wantRest("m")
 }

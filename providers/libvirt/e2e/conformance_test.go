@@ -82,7 +82,7 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 		Timeout:           2 * time.Minute,
 		Instances:         3,
 		RequireHooks:      true,
-		MinCases:          67,
+		MinCases:          77,
 		ImpossibleFaults: []conformance.FaultKind{
 			// libvirtd answers from memory, so every change is visible in the next answer. With too many clients, it
 			// stops accepting connections instead of returning errors. UUIDs are binary, and all other names are

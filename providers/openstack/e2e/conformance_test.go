@@ -79,7 +79,7 @@ func TestTheDriverConforms(t *testing.T) {
 		Timeout:           3 * time.Minute,
 		Instances:         3,
 		RequireHooks:      true,
-		MinCases:          77,
+		MinCases:          87,
 		ImpossibleFaults:  []conformance.FaultKind{conformance.OtherCase, conformance.GuestClaims},
 		Cloud: conformance.Cloud{
 			Resources: member.Resources,

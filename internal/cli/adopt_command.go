@@ -46,7 +46,7 @@ NAME" gives the instances back. No instance is created, deleted or restarted.`,
   # Adopt the instances of the plan
   machinist migrate run workers -n fleet`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: env.completeName(migration),
+		ValidArgsFunction: env.completeMigration,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(a.format); err != nil {
 				return err

@@ -50,15 +50,14 @@ func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string)
 	}
 }
 
-// completeName suggests names of objects for commands with exactly one argument.
-func (e *Env) completeName(k kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		offers := slices.DeleteFunc(e.namesOf(cmd.Context(), k), func(o string) bool { return !strings.HasPrefix(o, typed) })
-		return offers, cobra.ShellCompDirectiveNoFileComp
+// completeMigration suggests names of Migrations for commands with exactly one argument.
+func (e *Env) completeMigration(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	names := e.namesOf(cmd.Context(), migration)
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, typed) })
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (e *Env) namesOf(ctx context.Context, k kind) []string {

@@ -41,7 +41,7 @@ func onMigration(env *Env, cmd *cobra.Command, format *string, run func(ctx cont
 	m *v1beta1.Migration) error) {
 	cmd.Use += " NAME"
 	cmd.Args = cobra.ExactArgs(1)
-	cmd.ValidArgsFunction = env.completeName(migration)
+	cmd.ValidArgsFunction = env.completeMigration
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkFormat(*format); err != nil {
 			return err

@@ -39,7 +39,7 @@ information. The command fails while the plan has a Blocker, or a Loss that is n
   # Print the objects that would be created
   machinist migrate plan old-fleet -n shoot--a--b -o yaml`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: env.completeName(migration),
+		ValidArgsFunction: env.completeMigration,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(p.format); err != nil {
 				return err

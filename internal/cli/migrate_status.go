@@ -30,7 +30,7 @@ has ended.`,
   # One migration, until it has ended
   machinist migrate status old-fleet -w`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: env.completeName(migration),
+		ValidArgsFunction: env.completeMigration,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkFormat(s.scope.format); err != nil {
 				return err

@@ -28,7 +28,7 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ReasonNoMachineSet: {
 			Explanation:  "A replacement or the deletion of the machine was requested, but no MachineSet owns the machine.",
 			NextStep:     "Machinist does nothing until a MachineSet adopts the machine.",
-			Instructions: "Create another machine, then delete this one: kubectl delete machines.machinist.dev NAME. To withdraw the request, remove the annotation that the message names.",
+			Instructions: "To withdraw the request, remove the annotation that the message names. Otherwise, create another machine, then delete this one: kubectl delete machines.machinist.dev NAME",
 		},
 		v1beta1.ReasonWaitingForStartupTaints: {
 			Explanation:  "The Node of the machine has joined, but still has a startup taint.",

@@ -109,6 +109,13 @@ const (
 	// MigrationUseAllowed is the value of LabelMigrationUse.
 	MigrationUseAllowed = "allowed"
 
+	// AnnotationPausedByMigration marks a Cluster of Cluster API that a migrator has paused. When the fence is removed,
+	// the migrator restores the previous value of spec.paused and removes the annotation.
+	//
+	// On: Cluster. Set by: the migrator.
+	// Value: the Migration and the previous value of spec.paused, as JSON.
+	AnnotationPausedByMigration = "machinist.dev/paused-by-migration"
+
 	// AnnotationFenceProbe marks a test request of the migrator. The policy that protects the old objects refuses such
 	// requests from all clients. A refusal shows that the policy is in force.
 	//

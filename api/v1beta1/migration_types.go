@@ -88,7 +88,7 @@ type MigrationSpec struct {
 	// "instances" stands for instances that no system manages. Immutable.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Enum=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io;instances
+	// +kubebuilder:validation:Enum=machine.k8s.io;machines.k8s.io;cluster.k8s.io;machine.sapcloud.io;machine.openshift.io;cluster.x-k8s.io;instances
 	Source string `json:"source"`
 
 	// sourceNamespace is the namespace of the old objects, if their kinds are namespaced. Defaults to the namespace of

@@ -54,11 +54,15 @@ const (
 	SourceGardener = "machine.sapcloud.io"
 	// SourceOpenShift has Machines, MachineSets and MachineHealthChecks.
 	SourceOpenShift = "machine.openshift.io"
+	// SourceClusterAPI has Machines, MachineSets, MachineDeployments and MachineHealthChecks, which refer to objects of
+	// an infrastructure provider.
+	SourceClusterAPI = "cluster.x-k8s.io"
 )
 
 // Sources returns all systems from which fleets can be taken over.
 func Sources() []string {
-	return []string{SourceMachineK8s, SourceMachinesK8s, SourceClusterK8s, SourceGardener, SourceOpenShift}
+	return []string{SourceMachineK8s, SourceMachinesK8s, SourceClusterK8s, SourceGardener, SourceOpenShift,
+		SourceClusterAPI}
 }
 
 // Legacy is an old system's description of instances.
@@ -77,6 +81,10 @@ type Legacy struct {
 	//     cloudProvider is given as a whole.
 	//   - machine.sapcloud.io: the field providerSpec of the MachineClass.
 	//   - machine.openshift.io: the field providerSpec.value.
+	//   - cluster.x-k8s.io: an object with the keys machine (the spec of the infrastructure machine, such as an
+	//     AzureMachine), cluster (the spec of the infrastructure cluster), clusterStatus (network and
+	//     workerSecurityGroup of its status), clusterName, and, if set, failureDomain (of the Machine) and identity (the
+	//     spec of the object with which the old controller logs in). Provider is the kind of the infrastructure machine.
 	Spec Secret
 	// Credentials are the entries of the old system's Secret, under the keys of that system. The keys can also be names
 	// of environment variables of the old controller, such as OS_AUTH_URL. If a field of Spec is null or missing, the

@@ -173,6 +173,11 @@ func simLegacies() (all []provider.Legacy) {
 		if source == provider.SourceOpenShift {
 			old = legacyOf(source, `{"apiVersion":"v1","kind":"Old",`+oldSpec[1:])
 		}
+		if source == provider.SourceClusterAPI {
+			old = legacyOf(source, `{"clusterName":"one","failureDomain":"sim-1a","clusterStatus":{"network":{"id":"a"}},`+
+				`"cluster":{"region":"sim-1","identityRef":{"name":"token"}},"machine":`+oldSpec+`}`)
+			old.Provider = driver.Kind
+		}
 		if source == provider.SourceMachineK8s {
 			old = legacyOf(source, `{"credentials":{"token":"`+token+`"},`+oldSpec[1:])
 			old.Credentials = provider.Credentials{}

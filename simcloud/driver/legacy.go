@@ -25,7 +25,7 @@ const (
 )
 
 // LegacySpec is the description of an instance in all old systems. In machine.openshift.io, it also contains
-// apiVersion, kind, and the names of Secrets.
+// apiVersion, kind, and the names of Secrets. In cluster.x-k8s.io, it is the spec of a SimMachine.
 type LegacySpec struct {
 	Region string            `json:"region"`
 	Size   string            `json:"size"`
@@ -45,9 +45,16 @@ var _ provider.Importer = (*Driver)(nil)
 // Import implements provider.Importer. Import omits the zone, because the instances of a class may be in several
 // zones. Without a zone in the class, Update accepts every zone.
 func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
-	old, err := readLegacy(req.Legacy)
+	whole, err := readLegacy(req.Legacy)
 	if err != nil {
 		return provider.ImportedSpec{}, err
+	}
+	old := whole
+	if req.Legacy.Source == provider.SourceClusterAPI {
+		old = whole.Object("machine")
+		whole.MarkRead("clusterName", "failureDomain")
+		whole.Object("clusterStatus").MarkRead("network")
+		whole.Object("cluster").MarkRead("region", "controlPlaneEndpoint", "identityRef")
 	}
 	spec := Spec{APIVersion: APIVersion, Kind: Kind, Region: old.RequiredString("region"), InstanceType: old.RequiredString("size"),
 		Image: old.RequiredString("image"), Tags: old.Map("tags")}
@@ -83,15 +90,15 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 	// Missing fields were reported above, so report only invalid values.
 	if e, invalid := errors.AsType[*provider.Error](d.check(spec)); invalid && e.Message != isRequired {
 		old.Add(provider.Finding{Level: provider.FindingBlocker, Code: provider.FindingInvalidField,
-			Path: cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field), Message: e.Message})
+			Path: old.Path(cmp.Or(map[string]string{"instanceType": "size"}[e.Field], e.Field)), Message: e.Message})
 	}
-	out.Findings = old.Findings()
+	out.Findings = whole.Findings()
 	return out, nil
 }
 
 // readLegacy returns an error for a description that is not for this cloud.
 func readLegacy(old provider.Legacy) (*legacy.Object, error) {
-	if old.Provider != Name {
+	if old.Provider != Name && (old.Source != provider.SourceClusterAPI || old.Provider != Kind) {
 		return nil, provider.Errorf(provider.Unimplemented, "the old description is for the provider %.64q, not for %q",
 			old.Provider, Name)
 	}

@@ -20,6 +20,9 @@ import (
 func TestMigratedObjectsAreAdmitted(t *testing.T) {
 	admitted := map[string]int{}
 	for group, system := range source.Systems() {
+		if l, ok := system.(source.Linked); ok {
+			system = l.With(sources.LinkedObjects(group))
+		}
 		samples := sources.Samples(group)
 		for _, name := range slices.Sorted(maps.Keys(samples)) {
 			for _, old := range samples[name] {

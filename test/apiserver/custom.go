@@ -53,7 +53,7 @@ func (untyped) shallowCopy(o client.Object) client.Object {
 // serves such a kind while its definition is stored.
 func sourceDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
 	for _, group := range provider.Sources() {
-		for _, object := range sources.CRDs(group) {
+		for _, object := range slices.Concat(sources.CRDs(group), sources.LinkedCRDs(group)) {
 			definition := &apiextensionsv1.CustomResourceDefinition{}
 			data, err := object.MarshalJSON()
 			if err == nil {

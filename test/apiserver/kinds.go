@@ -117,7 +117,12 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		byList: map[reflect.Type]*kind{},
 		byGVK:  map[schema.GroupVersionKind]*kind{},
 	}
-	mapper := meta.NewDefaultRESTMapper(nil)
+	// A client may ask for a kind of another system without a version.
+	var versions []schema.GroupVersion
+	for _, d := range sourceDefinitions() {
+		versions = append(versions, schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name})
+	}
+	mapper := meta.NewDefaultRESTMapper(versions)
 	register := func(k *kind) {
 		k.index = len(r.kinds)
 		r.kinds, r.byGVK[k.gvk] = append(r.kinds, k), k

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -29,7 +30,7 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	// Gardener has more kinds than any other old system.
 	groups, machines, kills := []string{provider.SourceGardener}, 12, 1
 	if isFull() {
-		groups, machines, kills = provider.Sources(), 100, 3
+		groups, machines, kills = slices.Sorted(maps.Keys(oldGroups)), 100, 3
 	}
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {

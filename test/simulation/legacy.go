@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,7 +122,7 @@ func (l *legacy) workload() *appsv1.Deployment {
 
 func (l *legacy) lease() *coordinationv1.Lease {
 	for _, o := range l.world.control.Snapshot(coordinationv1.SchemeGroupVersion.WithKind("Lease")) {
-		if o.GetName() == l.system.Leases()[0].Name {
+		if o.GetName() == l.system.Leases(providerName)[0].Name {
 			return o.(*coordinationv1.Lease)
 		}
 	}
@@ -137,7 +137,7 @@ func (l *legacy) mayAct() bool {
 // followLease records when the old controller loses or acquires its Lease.
 func (l *legacy) followLease(c apiserver.Change) {
 	lease, ok := c.New.(*coordinationv1.Lease)
-	if !ok || lease.Name != l.system.Leases()[0].Name {
+	if !ok || lease.Name != l.system.Leases(providerName)[0].Name {
 		return
 	}
 	ours := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == oldController && c.Actor == oldController
@@ -187,7 +187,8 @@ func (l *legacy) possible() []choice {
 
 func (l *legacy) newLease() *coordinationv1.Lease {
 	holder, seconds, now := oldController, int32(oldLease/time.Second), metav1.NewMicroTime(l.world.clock.at)
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: l.system.Leases()[0].Name},
+	name := l.system.Leases(providerName)[0].Name
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: name},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}}
 }
 
@@ -258,6 +259,8 @@ func (l *legacy) isPending(id types.UID) bool {
 	return slices.ContainsFunc(l.pending, func(c pendingCreation) bool { return c.uid == id })
 }
 
+func (l *legacy) isClusterAPI() bool { return l.system.Group() == provider.SourceClusterAPI }
+
 func (l *legacy) nodeMark() string { return l.system.NodeTraces().Annotations[0] }
 
 func (l *legacy) work(add func(string, func(context.Context) error)) {
@@ -275,6 +278,9 @@ func (l *legacy) work(add func(string, func(context.Context) error)) {
 			add("deletes the instance of "+m.Name, func(context.Context) error { return l.deleteInstance(in) })
 		case m.DeletionTimestamp != nil && in == nil && len(m.Finalizers) > 0:
 			add("removes the finalizers of machine "+m.Name, func(ctx context.Context) error {
+				if err := l.deleteInfrastructure(ctx, m.Name); err != nil {
+					return err
+				}
 				return l.client().Patch(ctx, l.editable(source.RoleMachine, m),
 					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			})
@@ -337,7 +343,7 @@ func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 	switch {
 	case len(own) < want:
 		add("creates a machine of set "+set.Name, func(ctx context.Context) error {
-			return l.client().Create(ctx, l.newMachine(set, fmt.Sprintf("%s-%d", set.Name, len(own)+1)))
+			return l.createMachine(ctx, l.client(), l.newMachine(set, fmt.Sprintf("%s-%d", set.Name, len(own)+1)))
 		})
 	case len(own) > want:
 		add("deletes a machine of set "+set.Name, func(ctx context.Context) error {
@@ -349,7 +355,7 @@ func (l *legacy) keepSet(set *apiserver.Custom, machines []*apiserver.Custom,
 func (l *legacy) newMachine(set *apiserver.Custom, name string) *unstructured.Unstructured {
 	template, _, _ := unstructured.NestedMap(set.Content, "spec", "template")
 	labels, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
-	m := l.object(source.RoleMachine, name, maps.Clone(template["spec"].(map[string]any)))
+	m := l.object(source.RoleMachine, name, runtime.DeepCopyJSON(template["spec"].(map[string]any)))
 	m.SetNamespace(set.Namespace)
 	m.SetLabels(labels)
 	m.SetFinalizers(l.machineFinalizers())

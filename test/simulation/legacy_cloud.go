@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,7 +32,10 @@ func (d driver) Locate(context.Context, provider.LocateRequest) (out []provider.
 
 // Import implements provider.Importer.
 func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.ImportedSpec, error) {
-	var old struct{ Image, Token string }
+	var old struct {
+		Image, Token string
+		Machine      struct{ Image string } // in Cluster API
+	}
 	if err := json.Unmarshal(req.Legacy.Spec.Reveal(), &old); err != nil {
 		return provider.ImportedSpec{}, provider.Errorf(provider.InvalidArgument,
 			"the legacy specification does not describe an instance")
@@ -39,7 +43,8 @@ func (d driver) Import(_ context.Context, req provider.ImportRequest) (provider.
 	if token, found := req.Legacy.Credentials.Get("token"); found {
 		old.Token = string(token.Reveal())
 	}
-	return provider.ImportedSpec{Spec: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, old.Image),
+	return provider.ImportedSpec{Spec: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`,
+		cmp.Or(old.Image, old.Machine.Image)),
 		Credentials: map[string][]byte{"token": []byte(old.Token)}}, nil
 }
 

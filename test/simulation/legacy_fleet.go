@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,7 +29,8 @@ var migrationPolicies = sync.OnceValue(func() []client.Object {
 
 // OldSystem describes the system whose fleet is migrated in a scenario.
 type OldSystem struct {
-	// Group is the API group of the system's machines: provider.SourceClusterK8s or provider.SourceGardener.
+	// Group is the API group of the system's machines: provider.SourceClusterK8s, provider.SourceGardener or
+	// provider.SourceClusterAPI.
 	Group string
 	// If Role is set, the instances of the old system have a role tag. The old system uses this tag to find and delete
 	// instances without a machine.
@@ -41,7 +43,7 @@ func (w *World) installOldSystem(old OldSystem) error {
 	l := &legacy{world: w, system: source.Systems()[old.Group], role: old.Role}
 	w.legacy, w.cloud.Settle = l, settleOfMigrations
 	ctx, c := context.Background(), l.client()
-	for _, u := range sources.CRDs(old.Group) {
+	for _, u := range slices.Concat(sources.CRDs(old.Group), sources.LinkedCRDs(old.Group)) {
 		definition := &apiextensionsv1.CustomResourceDefinition{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, definition); err != nil {
 			return fmt.Errorf("decode %s: %w", u.GetName(), err)
@@ -68,7 +70,7 @@ func (w *World) installOldSystem(old OldSystem) error {
 			return err
 		}
 	}
-	for _, o := range l.fleet() {
+	for _, o := range append(l.cluster(), l.fleet()...) {
 		if err := c.Create(ctx, o); err != nil {
 			return err
 		}
@@ -91,6 +93,9 @@ func (l *legacy) machineFinalizers() []string {
 	if l.system.Group() == provider.SourceGardener {
 		return []string{"machine.sapcloud.io/machine-controller-manager"}
 	}
+	if l.isClusterAPI() {
+		return []string{"machine.cluster.x-k8s.io"}
+	}
 	return []string{"machine-delete-finalizer", "machine-node-delete-finalizer"}
 }
 
@@ -109,6 +114,10 @@ func (l *legacy) machineSpec() map[string]any {
 	if l.system.Group() == provider.SourceGardener {
 		return map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "pool"}}
 	}
+	if l.isClusterAPI() {
+		return map[string]any{"clusterName": clusterName, "infrastructureRef": map[string]any{
+			"apiGroup": infrastructureKind("").Group, "kind": "SimMachineTemplate", "name": "pool"}}
+	}
 	return map[string]any{"providerSpec": map[string]any{"value": map[string]any{
 		"cloudProvider": providerName,
 		"cloudProviderSpec": map[string]any{"image": "legacy", "token": map[string]any{"secretKeyRef": map[string]any{
@@ -118,10 +127,14 @@ func (l *legacy) machineSpec() map[string]any {
 
 func (l *legacy) fleet() (all []client.Object) {
 	specFor := func(name string) map[string]any {
-		return map[string]any{"replicas": int64(1),
+		spec := map[string]any{"replicas": int64(1),
 			"selector": map[string]any{"matchLabels": map[string]any{"pool": name}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": name}},
 				"spec": l.machineSpec()}}
+		if l.isClusterAPI() {
+			spec["clusterName"] = clusterName
+		}
+		return spec
 	}
 	if l.system.Group() == provider.SourceGardener {
 		class := l.object(source.RoleClass, "pool", nil)
@@ -153,11 +166,11 @@ func (l *legacy) createDependents(ctx context.Context, c client.Client) error {
 				return err
 			}
 		}
-		if err := c.Create(ctx, l.newMachine(set, set.Name+"-1")); err != nil {
+		if err := l.createMachine(ctx, c, l.newMachine(set, set.Name+"-1")); err != nil {
 			return err
 		}
 	}
 	single := l.object(source.RoleMachine, "single", l.machineSpec())
 	single.SetFinalizers(l.machineFinalizers())
-	return c.Create(ctx, single)
+	return l.createMachine(ctx, c, single)
 }

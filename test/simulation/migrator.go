@@ -56,11 +56,14 @@ const migrationName = "over"
 func migrationScenarios() []Scenario {
 	k := &OldSystem{Group: provider.SourceClusterK8s}
 	g := &OldSystem{Group: provider.SourceGardener, Role: true}
+	a := &OldSystem{Group: provider.SourceClusterAPI}
 	return []Scenario{
 		{Name: "migrate-K", Group: Migrations, OldSystem: k, Script: commitMigration, MayDiffer: anyEnd},
 		{Name: "migrate-K-abort", Group: Migrations, OldSystem: k, Script: abortMigration, MayDiffer: anyEnd},
 		{Name: "migrate-G", Group: Migrations, OldSystem: g, Script: commitMigration, MayDiffer: anyEnd},
 		{Name: "migrate-G-abort", Group: Migrations, OldSystem: g, Script: abortMigration, MayDiffer: anyEnd},
+		{Name: "migrate-A", Group: Migrations, OldSystem: a, Script: commitMigration, MayDiffer: anyEnd},
+		{Name: "migrate-A-abort", Group: Migrations, OldSystem: a, Script: abortMigration, MayDiffer: anyEnd},
 	}
 }
 
@@ -119,8 +122,8 @@ func scaleOld(n int) Action {
 func createUnmigrated() Action {
 	return Action{Name: "create an old machine in another namespace", Do: func(ctx context.Context, w *World,
 		c client.Client) error {
-		if w.legacy.system.Group() == provider.SourceGardener {
-			return nil // The machine would need its own class.
+		if w.legacy.system.Group() == provider.SourceGardener || w.legacy.isClusterAPI() {
+			return nil // The machine would need its own class, or its own Cluster.
 		}
 		m := w.legacy.object(source.RoleMachine, otherNamespace, w.legacy.machineSpec())
 		m.SetNamespace(otherNamespace)
@@ -137,7 +140,8 @@ func migrate(stops bool) Action {
 			m := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migrationName}}
 			m.Spec.Source, m.Spec.SourceNamespace, m.Spec.Provider = w.legacy.system.Group(), oldNamespace, providerName
 			m.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "plain"}
-			m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: oldNamespace, Name: w.legacy.system.Leases()[0].Name}}
+			lease := w.legacy.system.Leases(providerName)[0].Name
+			m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: oldNamespace, Name: lease}}
 			if stops {
 				m.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: oldNamespace,
 					Name: oldController}}

@@ -81,8 +81,13 @@ func (l *legacy) control(c apiserver.Change) {
 		return
 	}
 	l.followLease(c)
-	if c.GVK.Group == l.system.Group() {
+	switch {
+	case c.GVK == clusterKind:
+		l.mayPause(c)
+	case c.GVK.Group == l.system.Group():
 		l.mayChangeOld(c)
+	case c.GVK == infrastructureKind("SimMachine"):
+		l.mayChangeInfrastructure(c)
 	}
 	switch o := c.New.(type) {
 	case *v1beta1.Machine:
@@ -90,7 +95,7 @@ func (l *legacy) control(c apiserver.Change) {
 	case *v1beta1.Migration:
 		if before, _ := c.Old.(*v1beta1.Migration); before != nil && before.Status.Phase != o.Status.Phase &&
 			o.Status.Phase == v1beta1.MigrationAborted {
-			for _, left := range l.machinistTraces() {
+			for _, left := range append(l.machinistTraces(), l.pauses()...) {
 				l.breach("J6", "the migration is aborted, but %s is left", left)
 			}
 		}
@@ -225,7 +230,7 @@ func (l *legacy) missing() string {
 }
 
 func (l *legacy) oldFleetMissing(report func(string, ...any)) {
-	for _, left := range l.machinistTraces() {
+	for _, left := range append(l.machinistTraces(), l.pauses()...) {
 		report("%s is left", left)
 	}
 	if lease := l.lease(); l.pod() == nil || lease == nil || *lease.Spec.HolderIdentity != oldController {
@@ -278,7 +283,10 @@ func (l *legacy) newFleetMissing(report func(string, ...any)) {
 			report("the old machine %s has no instance", m.Name)
 		}
 	}
-	if n := len(w.control.Snapshot(definitionKind)); n > 0 != (staying > 0) {
+	for _, left := range append(l.pauses(), l.infrastructure()...) {
+		report("%s is left", left)
+	}
+	if n := len(w.control.Snapshot(definitionKind)); n > 0 != (staying > 0 || l.isClusterAPI()) {
 		report("%d CustomResourceDefinitions and %d old machines are left", n, staying)
 	}
 	if len(l.objects(source.RoleSet)) > 0 {

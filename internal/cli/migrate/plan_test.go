@@ -197,7 +197,7 @@ func TestReadPagesSortsByNumber(t *testing.T) {
 
 func TestSource(t *testing.T) {
 	for word, want := range map[string]string{
-		"kubermatic": "cluster.k8s.io", "cluster-api": "cluster.k8s.io", "Gardener": "machine.sapcloud.io",
+		"kubermatic": "cluster.k8s.io", "cluster-api": "cluster.x-k8s.io", "Gardener": "machine.sapcloud.io",
 		"openshift": "machine.openshift.io", "machine.k8s.io": "machine.k8s.io", "machines.k8s.io": "machines.k8s.io",
 	} {
 		if got, err := Source(word); err != nil || got != want {

@@ -12,7 +12,7 @@ import (
 // name stands for a single API group and that API has two groups.
 var shortNames = map[string]string{
 	"kubermatic":  provider.SourceClusterK8s,
-	"cluster-api": provider.SourceClusterK8s,
+	"cluster-api": provider.SourceClusterAPI,
 	"gardener":    provider.SourceGardener,
 	"openshift":   provider.SourceOpenShift,
 }

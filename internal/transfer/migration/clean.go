@@ -18,7 +18,8 @@ import (
 // runCleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down. If
 // objects stay with the old system, runCleaning starts the old workloads again.
 func (p *pass) runCleaning(ctx context.Context) error {
-	if fenced, err := p.ensureFenced(ctx, fenceScope{allNamespaces: true, copiesOpen: true}); err != nil || !fenced {
+	scope := fenceScope{allNamespaces: !keepsKinds(p.system.Group()), copiesOpen: true}
+	if fenced, err := p.ensureFenced(ctx, scope); err != nil || !fenced {
 		return err
 	}
 	// The counts in the status stay unchanged, because finished objects no longer have the label of the migration.
@@ -47,8 +48,12 @@ func (p *pass) runCleaning(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCompleted)
 }
 
-// takeFenceDown removes the Leases and the ConfigMap of the fence. The old workloads stay stopped.
+// takeFenceDown resumes paused objects, and removes the Leases and the ConfigMap of the fence. The old workloads stay
+// stopped.
 func (p *pass) takeFenceDown(ctx context.Context) error {
+	if err := p.resume(ctx, p.migration); err != nil {
+		return err
+	}
 	if err := p.releaseLeases(ctx, p.migration); err != nil {
 		return err
 	}
@@ -123,12 +128,18 @@ func (p *pass) applyPostponedTo(ctx context.Context, object client.Object) error
 	return nil
 }
 
+// keepsKinds reports whether the old kinds are needed after a migration. OpenShift's operator would create their
+// definitions again, and Cluster API still manages control planes.
+func keepsKinds(group string) bool {
+	return group == provider.SourceOpenShift || group == provider.SourceClusterAPI
+}
+
 // removeKinds removes the old CustomResourceDefinitions, the class kind last. removeKinds waits until no namespace
 // has contained an old object for Timing.EmptyFor. A definition stays if the old operator would create it again, or
 // if it is still needed.
 func (p *pass) removeKinds(ctx context.Context) (done bool, err error) {
-	if p.system.Group() == provider.SourceOpenShift {
-		return true, nil // OpenShift's operator would create the definitions again.
+	if keepsKinds(p.system.Group()) {
+		return true, nil
 	}
 	others, err := p.othersOfSource(ctx)
 	if err != nil || others {

@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -194,6 +195,8 @@ type pass struct {
 	troubleCount int
 	// remainingObjects describes why old objects still exist after the end of the migration.
 	remainingObjects string
+	// objects finds the objects to which old objects refer. It is nil for systems without such objects.
+	objects *linkedObjects
 	// redactor knows all Secret values that this pass has read.
 	redactor redactor
 }
@@ -215,7 +218,7 @@ func (p *pass) run(ctx context.Context) error {
 		p.requeueAfter = p.Timing.Replan
 		return nil
 	}
-	p.system = system
+	p.system = p.linked(ctx, system)
 	if (m.Spec.Stage == v1beta1.MigrationAbort || !m.DeletionTimestamp.IsZero()) && !m.Status.Phase.Irrevocable() &&
 		m.Status.Phase != v1beta1.MigrationAborting {
 		return p.enter(v1beta1.MigrationAborting)
@@ -365,7 +368,7 @@ func (r *Reconciler) removeLateFence(ctx context.Context, m *v1beta1.Migration) 
 	switch {
 	case err != nil:
 	case others: // Another Migration of this fleet needs the Leases and has its own record.
-		err = r.removeRecord(ctx, m)
+		err = errors.Join(r.resume(ctx, m), r.removeRecord(ctx, m))
 	default:
 		err = p.takeFenceDown(ctx)
 	}

@@ -57,7 +57,7 @@ func leasesOf(m *v1beta1.Migration, system source.System) []v1beta1.MigrationLea
 		}
 	}
 	var leases []v1beta1.MigrationLease
-	for _, lease := range system.Leases() {
+	for _, lease := range system.Leases(m.Spec.Provider) {
 		if lease.Namespace != "" {
 			leases = append(leases, v1beta1.MigrationLease{Namespace: lease.Namespace, Name: lease.Name})
 			continue
@@ -119,6 +119,9 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 		if waitingFor, err := r.probe(ctx, m, f, record.Data[recordProbe]); err != nil || waitingFor != "" {
 			return waitingFor, err
 		}
+	}
+	if err := r.pause(ctx, m); err != nil {
+		return "", err
 	}
 	return r.takeLeases(ctx, m, f, leases, scope.aborting)
 }

@@ -50,6 +50,9 @@ func secretsOfSamples() []client.Object {
 		secret("shoot--fleet--one", "shoot--fleet--one-pool-z1-1f2e3", "userData"),
 		secret("openshift-machine-api", "azure-cloud-credentials", "azure_client_id", "azure_client_secret"),
 		secret("openshift-machine-api", "worker-user-data", "userData"),
+		secret("clusters", "one-credentials", "token"),
+		secret("clusters", "other-credentials", "token"),
+		secret("clusters", "by-hand", "value"),
 	}
 }
 
@@ -67,13 +70,19 @@ func namespaceOfSamples(group string) string {
 		return "shoot--fleet--one"
 	case provider.SourceOpenShift:
 		return "openshift-machine-api"
+	case provider.SourceClusterAPI:
+		return "clusters"
 	}
 	return "kube-system"
 }
 
 func newFleet(t testing.TB, group string) *oldFleet {
+	system := source.Systems()[group]
+	if l, ok := system.(source.Linked); ok {
+		system = l.With(sources.LinkedObjects(group))
+	}
 	return &oldFleet{
-		TB: t, system: source.Systems()[group],
+		TB: t, system: system,
 		migration: &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "move", UID: "move"},
 			Spec: v1beta1.MigrationSpec{Source: group, SourceNamespace: namespaceOfSamples(group), Provider: "sim"}},
 		cloud: &fakeCloud{owners: map[string]types.UID{}}, secrets: secretsOfSamples(), own: noOwnObjects(),

@@ -52,7 +52,7 @@ type noSystem struct{}
 
 func (noSystem) Group() string                  { return v1beta1.MigrationSourceInstances }
 func (noSystem) Kinds() []source.Kind           { return nil }
-func (noSystem) Leases() []types.NamespacedName { return nil }
+func (noSystem) Leases(string) []types.NamespacedName { return nil }
 func (noSystem) NodeTraces() source.NodeTraces  { return source.NodeTraces{} }
 
 func (noSystem) Convert(source.Role, *unstructured.Unstructured, source.Flags) source.Converted {

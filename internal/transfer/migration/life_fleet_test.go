@@ -32,8 +32,8 @@ import (
 	"machinist.dev/machinist/test/manifests/sources"
 )
 
-// journey runs the migration of a small Gardener fleet on the in-memory API server. The test simulates the provider,
-// the old workload and the cloud.
+// journey runs the migration of a small fleet on an API server. The test simulates the provider, the old workload and
+// the cloud.
 type journey struct {
 	*testing.T
 	ctx     context.Context
@@ -41,6 +41,7 @@ type journey struct {
 	r       *Reconciler
 	cloud   *fakeCloud
 	clock   *testclock.FakeClock
+	group   string
 	key     client.ObjectKey
 	from    string
 	oldPods map[string]string
@@ -62,9 +63,13 @@ func withCRDs(t testing.TB) *runtime.Scheme {
 
 func newJourney(t *testing.T) *journey {
 	t.Helper()
-	const group = provider.SourceGardener
+	return newJourneyOf(t, provider.SourceGardener)
+}
+
+func newJourneyOf(t *testing.T, group string) *journey {
+	t.Helper()
 	oldKinds(t, group)
-	l := &journey{T: t, ctx: context.Background(), from: env.Namespace(t), oldPods: map[string]string{},
+	l := &journey{T: t, group: group, ctx: context.Background(), from: env.Namespace(t), oldPods: map[string]string{},
 		cloud: &fakeCloud{owners: map[string]types.UID{}, settle: 5 * time.Second},
 		clock: testclock.NewFakeClock(time.Now().Truncate(time.Second)), watch: func(*v1beta1.Migration) {}}
 	l.key = client.ObjectKey{Namespace: env.Namespace(t), Name: "move"}
@@ -89,6 +94,10 @@ func newJourney(t *testing.T) *journey {
 	m.Spec = v1beta1.MigrationSpec{Source: group, SourceNamespace: l.from, Provider: "sim",
 		Fence: v1beta1.MigrationFence{Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: l.from,
 			Name: oldWorkload}}}}
+	if group == provider.SourceClusterAPI {
+		m.Spec.Accept = []string{source.CodeKubeadmConfig, source.CodeUserData, CodeNoUserData}
+		m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: l.from, Name: "capi"}, {Namespace: l.from, Name: "sim"}}
+	}
 	l.must(l.admin.Create(l.ctx, m))
 	return l
 }
@@ -118,7 +127,9 @@ func (l *journey) makeOld(group string) {
 		}
 		owners := object.GetOwnerReferences()
 		for i := range owners {
-			owners[i].UID = uids[owners[i].UID]
+			if made := uids[owners[i].UID]; made != "" {
+				owners[i].UID = made
+			}
 		}
 		object.SetOwnerReferences(owners)
 		status := object.Object["status"]
@@ -131,15 +142,19 @@ func (l *journey) makeOld(group string) {
 		return object
 	}
 	for _, object := range secretsOfSamples() {
-		if object.GetNamespace() == "shoot--fleet--one" {
+		if object.GetNamespace() == namespaceOfSamples(group) {
 			object.SetNamespace(l.from)
-			object.SetFinalizers([]string{"machine.sapcloud.io/machine-controller"})
+			object.SetFinalizers([]string{group + "/machine-controller"})
 			l.must(l.admin.Create(l.ctx, object))
 		}
 	}
 	sample := sources.Samples(group)["healthy"]
+	if group == provider.SourceClusterAPI {
+		l.putLinked(func(object *unstructured.Unstructured) { put(object) })
+		sample = append(sample, sources.Samples(group)["control-plane"][:2]...)
+	}
 	for _, object := range sample {
-		if object.GetKind() != "Machine" {
+		if object.GetKind() != "Machine" || hasKey(object.GetLabels(), "cluster.x-k8s.io/control-plane") {
 			put(object)
 			continue
 		}
@@ -148,12 +163,23 @@ func (l *journey) makeOld(group string) {
 			name := l.from + "-" + suffix
 			copied.SetName(name)
 			copied.SetLabels(mergeMaps(map[string]string{"node": name}, copied.GetLabels()))
+			if group == provider.SourceClusterAPI {
+				write(l, copied, name, "spec", "infrastructureRef", "name")
+				write(l, copied, name, "spec", "bootstrap", "configRef", "name")
+			}
 			made := put(copied)
 			l.cloud.located = append(l.cloud.located, instanceOf(name, made.GetUID()))
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
 				Finalizers:  []string{"node.machine.sapcloud.io/machine-controller"},
 				Annotations: map[string]string{"node.machine.sapcloud.io/last-applied-anno-labels-taints": "{}", "mine": "stays"}},
 				Spec: corev1.NodeSpec{ProviderID: "sim:///" + name}}
+			if group == provider.SourceClusterAPI {
+				node.Finalizers = nil
+				node.Annotations = map[string]string{"cluster.x-k8s.io/machine": name, "mine": "stays"}
+				node.Labels = map[string]string{"node.cluster.x-k8s.io/pool": "general"}
+				node.Spec.Taints = []corev1.Taint{{Key: "node.cluster.x-k8s.io/uninitialized",
+					Effect: corev1.TaintEffectNoSchedule}}
+			}
 			l.must(l.admin.Create(l.ctx, node))
 			if suffix == "c" {
 				l.must(l.admin.Delete(l.ctx, made))
@@ -186,7 +212,7 @@ func (l *journey) state() map[string]string {
 	return all
 }
 
-func (l *journey) system() source.System { return source.Systems()[provider.SourceGardener] }
+func (l *journey) system() source.System { return source.Systems()[l.group] }
 
 // pass runs one pass of the migrator. Then the method simulates the old workload and the provider, and advances the
 // clock by one second.

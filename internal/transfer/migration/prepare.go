@@ -50,6 +50,9 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	if err != nil {
 		return nil, nil, nodes{}, err
 	}
+	if err := p.linkedError(); err != nil {
+		return nil, nil, nodes{}, err
+	}
 	if plan.isEmpty() {
 		if err := p.reportEmpty(ctx, plan); err != nil {
 			return nil, nil, nodes{}, err
@@ -70,7 +73,7 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 func (p *pass) reportEmpty(ctx context.Context, plan *plan) error {
 	found := map[string]bool{}
 	err := eachOld(ctx, p.Control, p.system, "", false, func(role source.Role, object *unstructured.Unstructured) {
-		if role != source.RoleClass && role != source.RoleHealthCheck {
+		if role != source.RoleClass && role != source.RoleHealthCheck && role != source.RoleOther {
 			found[object.GetNamespace()] = true
 		}
 	})

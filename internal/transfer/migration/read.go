@@ -43,7 +43,7 @@ func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.Is
 func eachOld(ctx context.Context, reader client.Reader, system source.System, namespace string, allowMissing bool,
 	visit func(source.Role, *unstructured.Unstructured)) error {
 	for _, kind := range system.Kinds() {
-		err := eachOfKind(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) { visit(kind.Role, object) })
+		err := eachVersion(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) { visit(kind.Role, object) })
 		switch {
 		case notServed(err) && (allowMissing || kind.Optional):
 			continue
@@ -57,10 +57,24 @@ func eachOld(ctx context.Context, reader client.Reader, system source.System, na
 	return nil
 }
 
+// eachVersion calls visit for each object of a kind, in the first version of the API that the API server serves.
+func eachVersion(ctx context.Context, reader client.Reader, kind source.Kind, namespace string,
+	visit func(*unstructured.Unstructured)) error {
+	err := eachOfKind(ctx, reader, kind, namespace, visit)
+	for _, version := range kind.OlderVersions {
+		if !notServed(err) {
+			break
+		}
+		kind.Version = version
+		err = eachOfKind(ctx, reader, kind, namespace, visit)
+	}
+	return err
+}
+
 // readKind returns the objects of an old kind. An empty namespace means all namespaces.
 func readKind(ctx context.Context, reader client.Reader, kind source.Kind,
 	namespace string) (objects []*unstructured.Unstructured, err error) {
-	err = eachOfKind(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) {
+	err = eachVersion(ctx, reader, kind, namespace, func(object *unstructured.Unstructured) {
 		objects = append(objects, object)
 	})
 	return objects, err

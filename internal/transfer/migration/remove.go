@@ -2,6 +2,7 @@ package migration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -44,6 +45,10 @@ func (p *pass) runRemoving(ctx context.Context) error {
 	}
 	left := 0
 	for _, role := range removalOrder {
+		if role == source.RoleMachine && len(scope[rolePart]) > 0 {
+			// A machine names its parts, so it is deleted only after a later pass has found none of them.
+			break
+		}
 		left += len(scope[role])
 		if err := forEach(ctx, p.Parallel, scope[role], p.removeOld); err != nil {
 			return err
@@ -100,7 +105,10 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 // removalOrder lists the roles of the old objects in the order in which the migrator deletes the objects. Owners come
 // before the objects that they create, so that no controller replaces deleted objects.
 var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
-	source.RoleMachine}
+	rolePart, source.RoleMachine}
+
+// rolePart is the role of the objects that belong to a single old machine.
+const rolePart source.Role = "part of a machine"
 
 // objectsToRemove returns the old objects that the migrator deletes. The result does not include objects that stay with
 // the old system. If at least one object that is not a class stays, all classes stay too.
@@ -114,9 +122,16 @@ func (p *pass) objectsToRemove(ctx context.Context) (map[source.Role][]*unstruct
 				return
 			}
 			if role != source.RoleClass { // A class is not converted to an object.
-				if c := p.system.Convert(role, object, nil); c.Object == nil && !c.HasBlocker() {
+				c := p.system.Convert(role, object, nil)
+				if c.Object == nil && !c.HasBlocker() {
 					someStay = true
 					return
+				}
+				if c.Machine != nil {
+					for _, part := range p.partsOf(object.GetNamespace(), c.Machine.Parts) {
+						trimForRemoval(part)
+						scope[rolePart] = append(scope[rolePart], part)
+					}
 				}
 			}
 			trimForRemoval(object)
@@ -125,7 +140,7 @@ func (p *pass) objectsToRemove(ctx context.Context) (map[source.Role][]*unstruct
 	if someStay {
 		delete(scope, source.RoleClass)
 	}
-	return scope, err
+	return scope, errors.Join(err, p.linkedError())
 }
 
 func trimForRemoval(object *unstructured.Unstructured) {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -85,20 +86,29 @@ func (r *Reconciler) watchOldObjects(ctx context.Context, m *v1beta1.Migration, 
 // watchKind sends an event for each change of an old kind until the API server ends the watch. At the beginning, the
 // API server sends all existing objects, so no change is missed between two watches.
 func (r *Reconciler) watchKind(ctx context.Context, m *v1beta1.Migration, kind source.Kind) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	var options []client.ListOption
 	if !kind.ClusterScoped {
 		options = append(options, client.InNamespace(m.SourceNamespaceOrDefault()))
 	}
-	watch, err := r.Watch.Watch(ctx, list, options...)
+	begin := func() (watch.Interface, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return r.Watch.Watch(ctx, list, options...)
+	}
+	changes, err := begin()
+	for _, version := range kind.OlderVersions {
+		if notServed(err) {
+			kind.Version = version
+			changes, err = begin()
+		}
+	}
 	if err != nil {
 		return err
 	}
-	defer watch.Stop()
+	defer changes.Stop()
 	for {
 		select {
-		case _, open := <-watch.ResultChan():
+		case _, open := <-changes.ResultChan():
 			if !open {
 				return nil
 			}

@@ -53,7 +53,7 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 	if ref == nil {
 		p.plan.findings.addf(provider.FindingLoss, CodeNoUserData, c.firstObject, "",
 			"The old system generated the user data itself. New machines of class %s get no user data unless "+
-				"spec.userDataRef names a Secret with a template.", c.name)
+				"spec.userDataRef names a Secret with a template.%s", c.name, p.profileHelp())
 		return nil
 	}
 	data, problem, err := p.secrets.entry(ctx, *ref)
@@ -79,6 +79,15 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 	c.secrets = append(c.secrets, p.secret(c, name, v1beta1.SecretUseUserData,
 		map[string][]byte{v1beta1.DefaultUserDataKey: data}))
 	return nil
+}
+
+// profileHelp says how to create user data for a cluster of kubeadm.
+func (p *planner) profileHelp() string {
+	if p.system.Group() != provider.SourceClusterAPI {
+		return ""
+	}
+	return fmt.Sprintf(" Create one with: machinist bootstrap render --profile kubeadm --name workers -n %s | kubectl "+
+		"apply -f -, and add --user-data workers to the plan.", p.migration.Namespace)
 }
 
 // userDataHelp says how to replace the user data of the old system.

@@ -83,8 +83,8 @@ func (w webhooks) report(all *findings) {
 // object stays, all webhooks stay.
 func (p *pass) removeWebhooks(ctx context.Context, scope map[source.Role][]*unstructured.Unstructured) (bool, error) {
 	hooks, err := readWebhooks(ctx, p.Control, p.system.Group())
-	if err != nil || len(hooks.own) == 0 {
-		return false, err
+	if err != nil || len(hooks.own) == 0 || p.system.Group() == provider.SourceClusterAPI {
+		return false, err // The webhooks of Cluster API are also for its Clusters, which stay.
 	}
 	removable := 0
 	for _, objects := range scope {

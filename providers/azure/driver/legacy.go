@@ -40,6 +40,8 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 		t.gardener()
 	case provider.SourceOpenShift:
 		t.openShift()
+	case provider.SourceClusterAPI:
+		t.clusterAPI()
 	default:
 		t.kubermatic()
 	}
@@ -66,7 +68,8 @@ func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error
 	if !slices.Contains(provider.Sources(), old.Source) {
 		return nil, provider.Errorf(provider.Unimplemented, "the old system %.64q is unknown", old.Source)
 	}
-	if name := strings.ToLower(old.Provider); name != Name && name != "azuremachineproviderspec" {
+	if name := strings.ToLower(old.Provider); !slices.Contains([]string{Name, "azuremachineproviderspec", "azuremachine"},
+		name) {
 		return nil, provider.Errorf(provider.Unimplemented, "the old description is for the provider %.64q, not for %q",
 			old.Provider, Name)
 	}
@@ -132,8 +135,8 @@ func (t *translation) id(group, kind string, names ...string) string {
 
 // tags returns the tags of new machines. The method omits the tags that a garbage collector of the old system looks
 // for, and the UID of an old Machine.
-func (t *translation) tags(description *legacy.Object) map[string]string {
-	all := description.Map("tags")
+func (t *translation) tags(description *legacy.Object, field string) map[string]string {
+	all := description.Map(field)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		lower := strings.ToLower(key)
 		switch {
@@ -143,7 +146,7 @@ func (t *translation) tags(description *legacy.Object) map[string]string {
 			strings.HasPrefix(lower, "microsoft"), strings.HasPrefix(lower, "windows"):
 			delete(all, key)
 			description.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag",
-				Path:    description.Path("tags." + key),
+				Path:    description.Path(field + "." + key),
 				Message: "tag names with this prefix are reserved for Machinist or Azure"})
 		}
 	}

@@ -2,6 +2,7 @@ package driver_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -40,6 +41,22 @@ func oldSpecs() map[string]string {
 			`"publicIP":false,"vnet":"nodes","subnet":"workers","networkResourceGroup":"network","publicLoadBalancer":"infra",` +
 			`"managedIdentity":"infra-identity","acceleratedNetworking":true,"spotVMOptions":{"maxPrice":"0.5"},` +
 			`"tags":{"team":"blue"}}`,
+		provider.SourceClusterAPI: `{"clusterName":"one","failureDomain":"2","clusterStatus":{},` +
+			`"machine":{"vmSize":"Standard_D2s_v5","sshPublicKey":"` + base64.StdEncoding.EncodeToString([]byte(sshKey)) + `",` +
+			`"image":{"computeGallery":{"gallery":"g","name":"i","version":"1.0.0","resourceGroup":"machines"}},` +
+			`"osDisk":{"osType":"Linux","diskSizeGB":128,"cachingType":"None","managedDisk":{"storageAccountType":"Premium_LRS"}},` +
+			`"dataDisks":[{"nameSuffix":"a","diskSizeGB":8,"lun":2,"managedDisk":{"storageAccountType":"Premium_LRS"}}],` +
+			`"identity":"UserAssigned","userAssignedIdentities":[{"providerID":"azure:///subscriptions/` + subscription +
+			`/resourceGroups/machines/providers/Microsoft.ManagedIdentity/userAssignedIdentities/nodes"}],` +
+			`"enableIPForwarding":true,"spotVMOptions":{"maxPrice":"0.5","evictionPolicy":"Delete"},` +
+			`"additionalTags":{"team":"blue"}},` +
+			`"cluster":{"location":"westeurope","resourceGroup":"machines","subscriptionID":"` + subscription + `",` +
+			`"controlPlaneEnabled":true,"identityRef":{"kind":"AzureClusterIdentity","name":"a"},"additionalTags":{"stage":"prod"},` +
+			`"networkSpec":{"vnet":{"name":"nodes","resourceGroup":"network","cidrBlocks":["10.0.0.0/8"]},` +
+			`"subnets":[{"name":"control-plane","role":"control-plane"},{"name":"workers","role":"node","natGateway":{"name":"n"}}],` +
+			`"nodeOutboundLB":{"name":"one","frontendIPsCount":1}}},` +
+			`"identity":{"type":"ServicePrincipal","tenantID":"` + tenant + `","clientID":"` + application +
+			`","clientSecret":{"name":"s","namespace":"default"}}}`,
 	}
 }
 
@@ -53,6 +70,8 @@ func oldSecret(source string) provider.Credentials {
 		return provider.NewCredentials(map[string][]byte{"azure_client_id": []byte(application),
 			"azure_client_secret": []byte(secret + "\n"), "azure_subscription_id": []byte(subscription),
 			"azure_tenant_id": []byte(tenant), "azure_region": []byte("westeurope")})
+	case provider.SourceClusterAPI:
+		return provider.NewCredentials(map[string][]byte{"clientSecret": []byte(secret)})
 	}
 	return provider.Credentials{}
 }
@@ -81,6 +100,9 @@ func (c *cloud) launchLegacy(ctx context.Context, old provider.Legacy, name stri
 		option = "Delete"
 	case provider.SourceOpenShift:
 		tags["kubernetes.io_cluster.infra"] = "owned"
+	case provider.SourceClusterAPI:
+		tags["sigs.k8s.io_cluster-api-provider-azure_cluster_one"] = "owned"
+		tags["sigs.k8s.io_cluster-api-provider-azure_role"] = "node"
 	default:
 		tags["Machine-UID"] = string(uid)
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bytes"
+	"slices"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/legacy"
@@ -23,7 +24,17 @@ func oldKeys(key string) []string {
 func (t *translation) readCredentials(secret provider.Credentials) {
 	t.credentials = map[string][]byte{}
 	var missing []string
-	inSpec := t.source != provider.SourceGardener && t.source != provider.SourceOpenShift
+	inSpec := !slices.Contains([]string{provider.SourceGardener, provider.SourceOpenShift, provider.SourceClusterAPI},
+		t.source)
+	if t.source == provider.SourceClusterAPI {
+		identity := t.old.Object("identity")
+		for key, text := range map[string]string{keyTenant: identity.String("tenantID"),
+			keyClient: identity.String("clientID"), keySubscription: t.old.Object("cluster").String("subscriptionID")} {
+			if text != "" {
+				t.credentials[key] = []byte(text)
+			}
+		}
+	}
 	for _, key := range []string{keyTenant, keySubscription, keyClient, keySecret} {
 		if inSpec {
 			if text := t.old.String(key); text != "" {

@@ -20,6 +20,8 @@ const (
 	roleTags = "kubernetes.io-role-"
 	// machineUIDTag contains the UID of the Machine of machine.k8s.io, machines.k8s.io or cluster.k8s.io.
 	machineUIDTag = "Machine-UID"
+	// clusterAPITag and the name of the Cluster are the name of a tag that Cluster API sets.
+	clusterAPITag = "sigs.k8s.io_cluster-api-provider-azure_cluster_"
 )
 
 // clusterTags returns the prefixes of the tags that name the cluster of a machine.
@@ -49,6 +51,9 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		return nil, err
 	}
 	group := t.old.String("resourceGroup")
+	if t.source == provider.SourceClusterAPI {
+		group = t.old.Object("cluster").String("resourceGroup")
+	}
 	if !groupFormat.MatchString(group) {
 		return nil, provider.Errorf(provider.InvalidArgument, "the old description names no resource group")
 	}
@@ -139,7 +144,11 @@ func allPages[T any](ctx context.Context,
 
 // mayHaveCreated reports whether the old system may have created a machine with these tags.
 func (t *translation) mayHaveCreated(tags map[string]*string) bool {
-	if t.source != provider.SourceGardener && t.source != provider.SourceOpenShift {
+	switch t.source {
+	case provider.SourceGardener, provider.SourceOpenShift:
+	case provider.SourceClusterAPI:
+		return tagValue(tags, clusterAPITag+t.old.String("clusterName")) == "owned"
+	default:
 		return tagValue(tags, machineUIDTag) != ""
 	}
 	for key, text := range t.old.Map("tags") {

@@ -13,7 +13,7 @@ import (
 // https://github.com/gardener/machine-controller-manager-provider-azure
 func (t *translation) gardener() {
 	s, old := &t.spec, t.old
-	s.Location, s.ResourceGroup, s.Tags = old.RequiredString("location"), old.RequiredString("resourceGroup"), t.tags(old)
+	s.Location, s.ResourceGroup, s.Tags = old.RequiredString("location"), old.RequiredString("resourceGroup"), t.tags(old, "tags")
 	p := old.Object("properties")
 	s.VMSize = p.Object("hardwareProfile").RequiredString("vmSize")
 	if zone := p.Int("zone"); zone != 0 {

@@ -10,7 +10,7 @@ import (
 func (t *translation) kubermatic() {
 	s, old := &t.spec, t.old
 	s.Location, s.ResourceGroup, s.VMSize = old.RequiredString("location"), old.RequiredString("resourceGroup"), old.RequiredString("vmSize")
-	s.Tags = t.tags(old)
+	s.Tags = t.tags(old, "tags")
 	// This provider always uses Standard public addresses.
 	old.MarkRead("loadBalancerSku")
 	zones := old.Strings("zones")

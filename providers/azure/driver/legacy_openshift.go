@@ -20,7 +20,7 @@ func (t *translation) openShift() {
 		old.Object(secret).MarkRead("name", "namespace")
 	}
 	s.Location, s.ResourceGroup, s.VMSize = old.RequiredString("location"), old.RequiredString("resourceGroup"), old.RequiredString("vmSize")
-	s.Zone, s.Tags, s.AdminUsername = old.String("zone"), t.tags(old), "capi"
+	s.Zone, s.Tags, s.AdminUsername = old.String("zone"), t.tags(old, "tags"), "capi"
 	if key := old.String("sshPublicKey"); key != "" {
 		decoded, err := base64.StdEncoding.DecodeString(key)
 		if err != nil {

@@ -103,6 +103,14 @@ func TestImportReportsLostFields(t *testing.T) {
 		"no credentials": {provider.SourceClusterK8s, `"subscriptionID":"` + subscription + `","tenantID":{"value":"` +
 			tenant + `"},"clientID":"` + application + `","clientSecret":"` + secret + `",`, ``,
 			"Blocker MissingCredentials "},
+		"Windows in Cluster API": {provider.SourceClusterAPI, `"osType":"Linux"`, `"osType":"Windows"`, "Blocker InvalidField machine.osDisk.osType"},
+		"DNS servers":            {provider.SourceClusterAPI, `"image"`, `"dnsServers":["10.0.0.1"],"image"`, "Loss DNSServers machine.dnsServers"},
+		"trusted launch":         {provider.SourceClusterAPI, `"image"`, `"securityProfile":{"securityType":"TrustedLaunch"},"image"`, "Loss SecurityProfile machine.securityProfile.securityType"},
+		"extensions":             {provider.SourceClusterAPI, `"image"`, `"vmExtensions":[{"name":"a"}],"image"`, "Loss VMExtensions machine.vmExtensions"},
+		"no subnet for nodes":    {provider.SourceClusterAPI, `"role":"node"`, `"role":"bastion"`, "Blocker RequiredField cluster.networkSpec.subnets"},
+		"certificate":            {provider.SourceClusterAPI, `"ServicePrincipal"`, `"ServicePrincipalCertificate"`, "Loss Certificate identity.type"},
+		"two addresses":          {provider.SourceClusterAPI, `"image"`, `"networkInterfaces":[{"subnetName":"workers","privateIPConfigs":2}],"image"`, "Loss PrivateIPs machine.networkInterfaces[0].privateIPConfigs"},
+		"missing subscription":   {provider.SourceClusterAPI, `"subscriptionID":"` + subscription + `",`, ``, "Blocker MissingCredentials "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := strings.Replace(oldSpecs()[test.source], test.from, test.to, 1)

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -22,7 +23,11 @@ import (
 //go:embed */*.yaml
 var files embed.FS
 
-const crds = "crds.yaml"
+const (
+	crds       = "crds.yaml"
+	linkedCRDs = "linked-crds.yaml"
+	linked     = "linked.yaml"
+)
 
 // CRDs returns the CustomResourceDefinitions of an API group of an old system. CRDs panics if the group has no
 // definitions.
@@ -39,11 +44,56 @@ func Samples(group string) map[string][]*unstructured.Unstructured {
 	}
 	all := map[string][]*unstructured.Unstructured{}
 	for _, entry := range entries {
-		if entry.Name() != crds {
+		if name := entry.Name(); name != crds && name != linkedCRDs && name != linked {
 			all[strings.TrimSuffix(entry.Name(), ".yaml")] = objects(path.Join(group, entry.Name()))
 		}
 	}
 	return all
+}
+
+// LinkedCRDs returns the CustomResourceDefinitions of the kinds to which the objects of a group refer, if there are
+// any.
+func LinkedCRDs(group string) []*unstructured.Unstructured {
+	return optional(path.Join(group, linkedCRDs))
+}
+
+// Linked holds the objects to which the samples of a group refer, and the samples themselves.
+type Linked []*unstructured.Unstructured
+
+// LinkedObjects returns the objects to which the samples of a group refer.
+func LinkedObjects(group string) Linked {
+	all := Linked(optional(path.Join(group, linked)))
+	for _, objects := range Samples(group) {
+		all = append(all, objects...)
+	}
+	return all
+}
+
+// Find returns the object with this kind and name, or nil.
+func (l Linked) Find(kind schema.GroupKind, _, name string) *unstructured.Unstructured {
+	for _, object := range l {
+		if object.GroupVersionKind().GroupKind() == kind && object.GetName() == name {
+			return object
+		}
+	}
+	return nil
+}
+
+// All returns the objects of a kind.
+func (l Linked) All(kind schema.GroupKind, _ string) (all []*unstructured.Unstructured) {
+	for _, object := range l {
+		if object.GroupVersionKind().GroupKind() == kind {
+			all = append(all, object)
+		}
+	}
+	return all
+}
+
+func optional(name string) []*unstructured.Unstructured {
+	if _, err := files.Open(name); err != nil {
+		return nil
+	}
+	return objects(name)
 }
 
 func objects(name string) (all []*unstructured.Unstructured) {

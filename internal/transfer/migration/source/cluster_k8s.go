@@ -41,7 +41,7 @@ func (s clusterK8s) Kinds() []Kind {
 	}
 }
 
-func (clusterK8s) Leases() []types.NamespacedName { return kubermaticLeases() }
+func (clusterK8s) Leases(string) []types.NamespacedName { return kubermaticLeases() }
 
 func (s clusterK8s) NodeTraces() NodeTraces {
 	return NodeTraces{

@@ -24,7 +24,7 @@ func (s machineK8s) Kinds() []Kind {
 	}}
 }
 
-func (machineK8s) Leases() []types.NamespacedName { return kubermaticLeases() }
+func (machineK8s) Leases(string) []types.NamespacedName { return kubermaticLeases() }
 
 func (s machineK8s) NodeTraces() NodeTraces {
 	return NodeTraces{Labels: []string{kubermaticOwnedBy}, OwnerGroups: []string{s.group}}

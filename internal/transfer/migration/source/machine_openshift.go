@@ -63,7 +63,7 @@ func (s machineOpenShift) Kinds() []Kind {
 
 // Leases returns the Leases of all old controllers. The list contains a Lease for each cloud, although a cluster only
 // has the Lease for its own cloud.
-func (machineOpenShift) Leases() (all []types.NamespacedName) {
+func (machineOpenShift) Leases(string) (all []types.NamespacedName) {
 	for _, part := range []string{
 		"aws", "azure", "gcp", "openstack", "vsphere", "machineset", "healthcheck", "nodelink",
 	} {

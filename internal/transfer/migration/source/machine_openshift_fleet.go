@@ -28,7 +28,7 @@ func (r *openshiftReader) set() {
 	to.Template = r.template(spec)
 	to.Selector = r.selector(spec, to.Template.ObjectMeta.Labels)
 	to.MinReadySeconds = *spec.boundedInt("minReadySeconds", 0, 86400)
-	to.DeletePolicy = openshiftDeletePolicy(spec)
+	to.DeletePolicy = spec.deletePolicy("deletePolicy")
 	// In the old system, only the health check's maxUnhealthy limits the number.
 	to.Remediation.MaxInFlight = allMachines()
 	if r.converted.Class != nil {
@@ -44,17 +44,6 @@ func (r *openshiftReader) set() {
 	// If a user's health check also selects a machine, the user's health check takes precedence over this generated
 	// health check. The suffix prevents a conflict with a user's health check that has the name of the set.
 	r.converted.HealthCheck = noRemediation(set.Name+"-none", to.Selector)
-}
-
-func openshiftDeletePolicy(f *fields) v1beta1.DeletePolicy {
-	switch policy := v1beta1.DeletePolicy(f.text("deletePolicy")); policy {
-	case "":
-		return v1beta1.DeleteRandom
-	case v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest:
-		return policy
-	}
-	f.report(provider.FindingBlocker, CodeInvalidValue, "deletePolicy", "The value must be Random, Newest or Oldest.")
-	return v1beta1.DeleteRandom
 }
 
 func (r *openshiftReader) template(f *fields) v1beta1.MachineTemplateSpec {
@@ -103,7 +92,7 @@ func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
 			"not by its name.")
 	}
-	to.Node.Taints = f.taints("taints")
+	to.Node.Taints = f.taints("taints", nil)
 	hooks := f.child("lifecycleHooks")
 	to.LifecycleHooks.PreDrain, to.LifecycleHooks.PreTerminate = hooks.lifecycleHooks("preDrain"),
 		hooks.lifecycleHooks("preTerminate")

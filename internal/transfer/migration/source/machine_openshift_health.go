@@ -38,7 +38,7 @@ func (r *openshiftReader) healthCheck() {
 		unhealthyCondition(c, &conditions)
 	}
 	to.UnhealthyNodeConditions = conditions.list
-	to.MaxUnhealthy = maxUnhealthy(spec)
+	to.MaxUnhealthy = maxUnhealthy(spec, "maxUnhealthy")
 	to.NodeStartupTimeout = startupTimeout(spec)
 	to.Remediation.Type = r.remediation(spec)
 	r.metadata.apply(check)
@@ -92,6 +92,10 @@ func (r *openshiftReader) checkSelector(f *fields) metav1.LabelSelector {
 
 func unhealthyCondition(f *fields, to *nodeConditions) {
 	name, status, timeout := f.text("type"), corev1.ConditionStatus(f.text("status")), f.duration("timeout")
+	if seconds := f.number("timeoutSeconds"); seconds != nil && timeout == nil {
+		d := time.Duration(*seconds) * time.Second
+		timeout = &d
+	}
 	switch {
 	case name == "" || timeout == nil:
 		f.report(provider.FindingBlocker, CodeMissingField, "type", "A condition needs a type, a status and a timeout.")
@@ -106,8 +110,7 @@ func unhealthyCondition(f *fields, to *nodeConditions) {
 
 // maxUnhealthy reads the maximum number of unhealthy machines. By default, all machines may be unhealthy at the same
 // time.
-func maxUnhealthy(f *fields) *intstr.IntOrString {
-	const name = "maxUnhealthy"
+func maxUnhealthy(f *fields, name string) *intstr.IntOrString {
 	if _, found := f.get(name); !found {
 		return allMachines()
 	}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -277,7 +278,7 @@ func TestStateOfOpenShiftMachines(t *testing.T) {
 		"failed": {Failed: true, NodeName: "failed"}}
 	for _, old := range sources.Samples(provider.SourceOpenShift)["in-flight"] {
 		got := machineOpenShift{}.Convert(RoleMachine, old, nil).Machine
-		if expected, listed := want[old.GetName()]; !listed || *got != expected {
+		if expected, listed := want[old.GetName()]; !listed || !reflect.DeepEqual(*got, expected) {
 			t.Errorf("%s is %+v", old.GetName(), got)
 		}
 	}

@@ -44,7 +44,7 @@ func (s machineSapcloud) Kinds() []Kind {
 }
 
 // Leases returns the Lease for sets and deployments, and the Lease for machines.
-func (machineSapcloud) Leases() []types.NamespacedName {
+func (machineSapcloud) Leases(string) []types.NamespacedName {
 	return []types.NamespacedName{{Name: "machine-controller-manager"}, {Name: "machine-controller"}}
 }
 

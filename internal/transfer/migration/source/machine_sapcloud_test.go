@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -298,7 +299,7 @@ func TestStateOfGardenerMachines(t *testing.T) {
 			t.Errorf("%s: the Node is %q", old.GetName(), name)
 		}
 		got.NodeName, got.ProviderID = "", ""
-		if expected, listed := want[old.GetName()]; !listed || got != expected {
+		if expected, listed := want[old.GetName()]; !listed || !reflect.DeepEqual(got, expected) {
 			t.Errorf("%s is %+v", old.GetName(), got)
 		}
 	}

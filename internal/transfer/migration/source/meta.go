@@ -300,15 +300,18 @@ func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string
 	return m.text("name")
 }
 
-func (f *fields) taints(name string) (all []corev1.Taint) {
+// taints reads the taints of a Node, without those that skip excludes. skip may be nil.
+func (f *fields) taints(name string, skip func(*fields) bool) (all []corev1.Taint) {
 	seen := map[string]bool{}
 	for _, t := range f.objects(name) {
 		t.ignore("timeAdded")
+		skipped := skip != nil && skip(t)
 		taint := corev1.Taint{Key: t.text("key"), Value: t.text("value"), Effect: corev1.TaintEffect(t.text("effect"))}
 		id := taint.Key + ":" + string(taint.Effect)
 		switch {
 		case taint.Key == "" || taint.Effect == "":
 			t.report(provider.FindingBlocker, CodeMissingField, "key", "A taint needs a key and an effect.")
+		case skipped:
 		case seen[id]:
 			t.report(provider.FindingBlocker, CodeInvalidValue, "key", "The list contains the taint %s twice.", id)
 		default:

@@ -22,13 +22,34 @@ type System interface {
 	Group() string
 	// Kinds returns the kinds that the migration reads. A kind comes before the kinds that refer to it.
 	Kinds() []Kind
-	// Leases returns the Leases of the system's controllers. A Lease without a namespace is in the namespace of the
-	// controllers or of the objects.
-	Leases() []types.NamespacedName
+	// Leases returns the Leases of the system's controllers for a cloud, which is named like Machinist's provider. A
+	// Lease without a namespace is in the namespace of the controllers or of the objects.
+	Leases(cloud string) []types.NamespacedName
 	// NodeTraces returns the finalizers, labels, annotations and taints that the system writes to Nodes.
 	NodeTraces() NodeTraces
 	// Convert converts one object. If the object cannot be converted, the result contains a Blocker.
 	Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted
+}
+
+// Linked is implemented by a System whose objects refer to objects in other API groups.
+type Linked interface {
+	System
+	// With returns a System that finds these objects. Without them, Convert reports Blockers.
+	With(Objects) System
+}
+
+// Objects finds objects to which old objects refer.
+type Objects interface {
+	// Find returns an object, or nil if it does not exist. The namespace is ignored for objects without a namespace.
+	Find(kind schema.GroupKind, namespace, name string) *unstructured.Unstructured
+	// All returns all objects of a kind in a namespace, sorted by name.
+	All(kind schema.GroupKind, namespace string) []*unstructured.Unstructured
+}
+
+// Pausable is implemented by a System whose controllers ignore objects while another object is paused.
+type Pausable interface {
+	// PausedKind returns the kind with the field spec.paused.
+	PausedKind() Kind
 }
 
 // Role is the purpose of a kind, such as machines or sets.
@@ -41,6 +62,8 @@ const (
 	RoleSet         Role = "set"
 	RoleMachine     Role = "machine"
 	RoleHealthCheck Role = "health check"
+	// RoleOther is the role of objects that Machinist does not have. They stay with the old system.
+	RoleOther Role = "other object"
 )
 
 // Kind is an API kind of an old system.
@@ -53,6 +76,8 @@ type Kind struct {
 	ClusterScoped bool
 	// Optional is true if some installations lack the kind.
 	Optional bool
+	// OlderVersions are the versions of the API that older releases serve, the newest first.
+	OlderVersions []string
 }
 
 func kindsOf(group, version string) func(role Role, kind, resource string) Kind {
@@ -129,6 +154,14 @@ type Machine struct {
 	Updating bool
 	// Failed is true if the old system considers the machine failed.
 	Failed bool
+	// Parts are other objects of the machine, which are removed together with it.
+	Parts []Part
+}
+
+// Part names an object in the namespace of a machine.
+type Part struct {
+	schema.GroupKind
+	Name string
 }
 
 // Class describes instances as the old system does: their cloud, specification, credentials and user data.
@@ -207,4 +240,5 @@ var systems = []System{
 	clusterK8s{},
 	machineSapcloud{},
 	machineOpenShift{},
+	clusterAPI{},
 }

@@ -1,0 +1,201 @@
+package migration
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/manifests/sources"
+)
+
+const controlPlaneMachine = "one-control-plane-abcde"
+
+// putLinked creates the objects to which the old objects refer. Each machine has an infrastructure object and a
+// bootstrap config.
+func (l *journey) putLinked(put func(*unstructured.Unstructured)) {
+	l.Helper()
+	for _, object := range sources.LinkedObjects(l.group) {
+		if object.GroupVersionKind().Group == l.group && object.GetKind() != "Cluster" {
+			continue // a sample
+		}
+		put(object)
+		kind := object.GetKind()
+		if object.GetName() != "one-md-0-x7k2p-4mzqd" || kind != "SimMachine" && kind != "KubeadmConfig" {
+			continue
+		}
+		for _, suffix := range []string{"a", "b", "c"} {
+			copied := object.DeepCopy()
+			copied.SetName(l.from + "-" + suffix)
+			copied.SetFinalizers([]string{"part.example.com"})
+			put(copied)
+		}
+	}
+}
+
+// linkedState returns the names of the infrastructure objects, bootstrap configs and Clusters.
+func (l *journey) linkedState() map[string]*unstructured.Unstructured {
+	l.Helper()
+	all := map[string]*unstructured.Unstructured{}
+	for _, definition := range sources.LinkedCRDs(l.group) {
+		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+		list := &unstructured.UnstructuredList{}
+		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		list.SetAPIVersion(group + "/" + versions[0].(map[string]any)["name"].(string))
+		list.SetKind(kind + "List")
+		l.must(l.admin.List(l.ctx, list, client.InNamespace(l.from)))
+		for i := range list.Items {
+			all[kind+"/"+list.Items[i].GetName()] = &list.Items[i]
+		}
+	}
+	return all
+}
+
+func (l *journey) wantPaused(want bool) {
+	l.Helper()
+	cluster := l.linkedState()["Cluster/one"]
+	paused, found, _ := unstructured.NestedBool(cluster.Object, "spec", "paused")
+	if paused != want || found != want || hasKey(cluster.GetAnnotations(), v1beta1.AnnotationPausedByMigration) != want {
+		l.Errorf("spec.paused is %t (set: %t) and the annotations are %v, want %t", paused, found, cluster.GetAnnotations(),
+			want)
+	}
+}
+
+// The Cluster, its templates and its control plane stay with Cluster API.
+func TestClusterAPIMigrationIsCompleted(t *testing.T) {
+	l := newJourneyOf(t, provider.SourceClusterAPI)
+	before := l.linkedState()
+	l.wantPaused(false)
+	l.adoptedFleet()
+	l.wantPaused(true)
+	for _, name := range []string{"Cluster/one", "SimMachine/" + l.from + "-a", "KubeadmConfig/" + l.from + "-a"} {
+		err := l.admin.Patch(l.ctx, l.linkedState()[name].DeepCopy(), merge(`{"spec":{"paused":false}}`))
+		if !refusedBy(err, policyOfOldObjects("sim")) {
+			t.Errorf("a change of %s is not refused: %v", name, err)
+		}
+	}
+	l.stage(v1beta1.MigrationCommit)
+	l.runUntil(v1beta1.MigrationCompleted)
+	l.fenceIsDown()
+	l.wantPaused(false)
+	if left := slices.Sorted(maps.Keys(l.state())); !slices.Equal(left, []string{"Machine/" + controlPlaneMachine,
+		"MachineHealthCheck/control-plane"}) {
+		t.Errorf("these old objects remain: %v", left)
+	}
+	for _, suffix := range []string{"a", "b", "c"} {
+		delete(before, "SimMachine/"+l.from+"-"+suffix)
+		delete(before, "KubeadmConfig/"+l.from+"-"+suffix)
+	}
+	want, got := slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(l.linkedState()))
+	if !slices.Equal(want, got) {
+		t.Errorf("these linked objects remain:\n%v\nwant\n%v", got, want)
+	}
+	for _, kind := range l.system().Kinds() {
+		l.must(l.admin.Get(l.ctx, client.ObjectKey{Name: kind.Resource + "." + kind.Group},
+			&apiextensionsv1.CustomResourceDefinition{}))
+	}
+	for _, n := range l.fleetNodes() {
+		isOld := func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.cluster.x-k8s.io/") }
+		if len(n.Annotations) != 1 || n.Annotations["mine"] != "stays" || slices.ContainsFunc(n.Spec.Taints, isOld) ||
+			n.Labels["node.cluster.x-k8s.io/pool"] != "general" {
+			t.Errorf("Node %s has annotations %v, labels %v and taints %v", n.Name, n.Annotations, n.Labels, n.Spec.Taints)
+		}
+	}
+	if len(l.cloud.calls) != 3 || slices.ContainsFunc(l.cloud.calls, func(c string) bool { return c[:7] != "release" }) {
+		t.Errorf("the calls of the cloud are %v", l.cloud.calls)
+	}
+	l.cleanOld()
+}
+
+// Rule: migration-abort-restores.
+func TestClusterAPIMigrationIsAborted(t *testing.T) {
+	l := newJourneyOf(t, provider.SourceClusterAPI)
+	before := l.linkedState()
+	l.adoptedFleet()
+	old := l.state()
+	l.stage(v1beta1.MigrationAbort)
+	l.watch = func(*v1beta1.Migration) { l.unchanged(old) }
+	l.runUntil(v1beta1.MigrationAborted)
+	l.fenceIsDown()
+	for name, object := range l.linkedState() {
+		was := before[name].DeepCopy()
+		for _, o := range []*unstructured.Unstructured{was, object} {
+			o.SetManagedFields(nil)
+			o.SetResourceVersion("")
+			o.SetGeneration(0)
+		}
+		if diff := cmp.Diff(was.Object, object.Object); diff != "" {
+			t.Errorf("%s: -before +after\n%s", name, diff)
+		}
+	}
+	l.cleanOld()
+}
+
+// A Cluster that its owner has paused stays paused, and a Cluster that another client resumes is paused again.
+func TestFenceRecordsPreviousPause(t *testing.T) {
+	l := newJourneyOf(t, provider.SourceClusterAPI)
+	m := &v1beta1.Migration{}
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	r := &Reconciler{Options: Options{Control: l.admin}}
+	set := func(value string) {
+		t.Helper()
+		l.must(l.admin.Patch(l.ctx, l.linkedState()["Cluster/one"], merge(`{"spec":{"paused":`+value+`}}`)))
+	}
+	paused := func() any { return l.linkedState()["Cluster/one"].Object["spec"].(map[string]any)["paused"] }
+	for _, value := range []string{"true", "false", "null"} {
+		set(value)
+		before := paused()
+		l.must(r.pause(l.ctx, m))
+		if value != "true" {
+			set("false") // by another client
+			l.must(r.pause(l.ctx, m))
+		}
+		if paused() != true {
+			t.Errorf("paused %s: the Cluster is not paused", value)
+		}
+		other := m.DeepCopy()
+		other.Name = "other"
+		l.must(r.resume(l.ctx, other))
+		if paused() != true {
+			t.Errorf("paused %s: another Migration has resumed the Cluster", value)
+		}
+		l.must(r.resume(l.ctx, m))
+		if after := paused(); after != before {
+			t.Errorf("paused %s: spec.paused was %v and is now %v", value, before, after)
+		}
+	}
+	l.cleanOld()
+}
+
+// A machine is removed only after its parts, because only the machine names them.
+func TestPartsAreRemovedBeforeMachine(t *testing.T) {
+	l := newJourneyOf(t, provider.SourceClusterAPI)
+	l.adoptedFleet()
+	l.watch = func(m *v1beta1.Migration) {
+		if m.Status.Phase != v1beta1.MigrationRemoving {
+			return
+		}
+		machines := l.state()
+		for name := range l.linkedState() {
+			kind, object, _ := strings.Cut(name, "/")
+			if kind != "SimMachine" && kind != "KubeadmConfig" || !strings.HasPrefix(object, l.from) {
+				continue
+			}
+			if _, exists := machines["Machine/"+object]; !exists {
+				t.Errorf("%s exists without its machine", name)
+			}
+		}
+	}
+	l.stage(v1beta1.MigrationCommit)
+	l.runUntil(v1beta1.MigrationCompleted)
+	l.cleanOld()
+}

@@ -36,6 +36,9 @@ const (
 // cluster.k8s.io have this kind, too.
 const openShiftKind = "openstackproviderspec"
 
+// clusterAPIKind is the kind of a description of cluster.x-k8s.io, in lower case.
+const clusterAPIKind = "openstackmachine"
+
 // translation contains the input and the results of Import, which converts a description of an old system to a
 // providerSpec.
 type translation struct {
@@ -62,6 +65,8 @@ func (d *Driver) Import(_ context.Context, req provider.ImportRequest) (provider
 		t.gardener()
 	case provider.SourceOpenShift:
 		t.openShift()
+	case provider.SourceClusterAPI:
+		t.clusterAPI()
 	default:
 		t.kubermatic()
 	}
@@ -94,6 +99,7 @@ func newTranslation(old provider.Legacy, knownFacts []byte) (*translation, error
 	case Name:
 	case openShiftKind:
 		format = provider.SourceOpenShift
+	case clusterAPIKind:
 	default:
 		return nil, provider.Errorf(provider.Unimplemented, "the old description is for the provider %.64q, not for %q",
 			old.Provider, Name)

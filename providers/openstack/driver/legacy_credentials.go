@@ -2,6 +2,7 @@ package driver
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -23,10 +24,15 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 		}
 		return ""
 	}
-	inSpec := t.format != provider.SourceGardener && t.format != provider.SourceOpenShift
+	inSpec := !slices.Contains([]string{provider.SourceGardener, provider.SourceOpenShift, provider.SourceClusterAPI},
+		t.format)
 	cloud := ""
-	if t.format == provider.SourceOpenShift {
+	switch t.format {
+	case provider.SourceOpenShift:
 		cloud = t.old.String("cloudName")
+	case provider.SourceClusterAPI:
+		cloud = cmp.Or(t.old.Object("machine").Object("identityRef").String("cloudName"),
+			t.old.Object("cluster").Object("identityRef").String("cloudName"))
 	}
 	entry := cloudEntry{}
 	if file := get(keyClouds); file != "" {

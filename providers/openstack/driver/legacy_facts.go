@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -39,7 +40,12 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		return nil, err
 	}
 	region := ""
-	if t.format != provider.SourceOpenShift {
+	switch t.format {
+	case provider.SourceOpenShift:
+	case provider.SourceClusterAPI:
+		region = cmp.Or(t.old.Object("machine").Object("identityRef").String("region"),
+			t.old.Object("cluster").Object("identityRef").String("region"))
+	default:
 		region = t.description().String("region")
 	}
 	credentials := provider.NewCredentials(t.credentials).InNamespace(req.Legacy.Credentials.Namespace())
@@ -108,6 +114,8 @@ func (t *translation) mayHaveCreated(s *servers.Server) bool {
 			}
 		}
 		return true
+	case provider.SourceClusterAPI:
+		return true // Servers have no mark of their cluster.
 	}
 	return s.Metadata[machineUIDKey] != ""
 }

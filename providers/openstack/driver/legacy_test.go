@@ -55,6 +55,19 @@ func legacySpecs() map[string]string {
 			`"additionalBlockDevices":[{"name":"etcd","sizeGiB":10,"storage":{"type":"Volume","volume":{"type":"fast"}}}],` +
 			`"ports":[{"networkID":"3f3f3f3f-0000-4000-8000-000000000002","nameSuffix":"storage","vnicType":"direct",` +
 			`"fixedIPs":[{"subnetID":"3f3f3f3f-0000-4000-8000-000000000003"}],"portSecurity":false,"trunk":false}]}`,
+		provider.SourceClusterAPI: `{"clusterName":"one","failureDomain":"az-1","machine":{"flavor":"m1.small",` +
+			`"image":{"filter":{"name":"ubuntu-22.04"}},"sshKeyName":"admin","trunk":true,"tags":["blue"],"configDrive":true,` +
+			`"serverMetadata":[{"key":"team","value":"blue"}],"rootVolume":{"sizeGiB":30,"type":"ssd"},` +
+			`"additionalBlockDevices":[{"name":"cache","sizeGiB":10,"storage":{"type":"Volume","volume":{"type":"fast",` +
+			`"availabilityZone":{"from":"Machine"}}}}],"serverGroup":{"id":"4f4f4f4f-0000-4000-8000-000000000001"},` +
+			`"securityGroups":[{"filter":{"name":"extra"}}],"ports":[{},{"network":{"id":"4f4f4f4f-0000-4000-8000-000000000002"},` +
+			`"nameSuffix":"storage","vnicType":"direct","trunk":false,"disablePortSecurity":true,` +
+			`"fixedIPs":[{"subnet":{"filter":{"name":"storage-v4"}}}]}]},` +
+			`"cluster":{"identityRef":{"name":"cloud-config","cloudName":"openstack"},"tags":["shop"],"managedSecurityGroups":{},` +
+			`"controlPlaneEndpoint":{"host":"10.0.0.1"},"network":{"filter":{"name":"nodes"}}},` +
+			`"clusterStatus":{"network":{"id":"4f4f4f4f-0000-4000-8000-000000000003","name":"nodes",` +
+			`"subnets":[{"id":"4f4f4f4f-0000-4000-8000-000000000004","name":"nodes-v4","cidr":"10.0.0.0/24"}]},` +
+			`"workerSecurityGroup":{"id":"4f4f4f4f-0000-4000-8000-000000000005","name":"worker"}}}`,
 	}
 }
 
@@ -64,7 +77,7 @@ func legacySecret(source string) provider.Credentials {
 	case provider.SourceGardener:
 		return secret("authURL", "https://identity.example.com/v3", "domainName", "Default", "tenantName", "shop", "username",
 			"robot", "password", "hush-hush\n", "caCert", someCA(), "userData", "#!/bin/sh")
-	case provider.SourceOpenShift:
+	case provider.SourceOpenShift, provider.SourceClusterAPI:
 		return secret("clouds.yaml", "clouds:\n  openstack:\n    auth:\n      auth_url: https://identity.example.com/v3\n"+
 			"      application_credential_id: abc\n      application_credential_secret: hush-hush\n"+
 			"    auth_type: v3applicationcredential\n    region_name: one\n  other: {}\n", "clouds.conf", "[Global]")
@@ -73,7 +86,8 @@ func legacySecret(source string) provider.Credentials {
 }
 
 func legacyOf(source, spec string) provider.Legacy {
-	name := map[string]string{provider.SourceGardener: "OpenStack", provider.SourceOpenShift: "OpenstackProviderSpec"}[source]
+	name := map[string]string{provider.SourceGardener: "OpenStack", provider.SourceOpenShift: "OpenstackProviderSpec",
+		provider.SourceClusterAPI: "OpenStackMachine"}[source]
 	if name == "" {
 		name = "openstack"
 	}
@@ -144,6 +158,7 @@ func TestImportMatchesGoldenFiles(t *testing.T) {
 func TestImportReportsLostFields(t *testing.T) {
 	d := newDriver(t)
 	const gardener, kubermatic, openShift = provider.SourceGardener, provider.SourceMachineK8s, provider.SourceOpenShift
+	const clusterAPI = provider.SourceClusterAPI
 	many := strings.Repeat("n", 120)
 	for name, test := range map[string]struct{ source, from, to, want string }{
 		"unknown field":           {gardener, `"region"`, `"surprise":1,"region"`, "Loss UnknownField spec.surprise"},
@@ -173,6 +188,15 @@ func TestImportReportsLostFields(t *testing.T) {
 		"port that is up":          {openShift, `"nameSuffix"`, `"adminStateUp":true,"nameSuffix"`, ""},
 		"reserved tag":             {openShift, `"tags":["`, `"tags":["machinist-x","`, "Loss ReservedTag tags[0]"},
 		"unknown cloud":            {openShift, `"cloudName":"openstack"`, `"cloudName":"absent"`, "Blocker InvalidField credentials.clouds.yaml"},
+		"cloud of Cluster API":     {clusterAPI, `"cloudName":"openstack"`, `"cloudName":"absent"`, "Blocker InvalidField credentials.clouds.yaml"},
+		"floating address pool":    {clusterAPI, `"flavor"`, `"floatingIPPoolRef":{"name":"a"},"flavor"`, "Blocker FloatingIP machine.floatingIPPoolRef"},
+		"image of another object":  {clusterAPI, `{"filter":{"name":"ubuntu-22.04"}}`, `{"imageRef":{"name":"a"}}`, "Blocker RequiredField machine.image.imageRef"},
+		"scheduler hints":          {clusterAPI, `"flavor"`, `"schedulerHintAdditionalProperties":[{"name":"a"}],"flavor"`, "Loss SchedulerHints machine.schedulerHintAdditionalProperties"},
+		"quality of service":       {clusterAPI, `"nameSuffix"`, `"qosPolicy":{"id":"a"},"nameSuffix"`, "Loss PortSetting machine.ports[1].qosPolicy"},
+		"groups from an instance":  {clusterAPI, `[{"filter":{"name":"extra"}}]`, `[{"filter":{"tags":["a"]}}]`, ""},
+		"group without instance":   {clusterAPI, `"vnicType"`, `"securityGroups":[{"filter":{"tags":["a"]}}],"vnicType"`, "Blocker RequiredField machine.ports[1].securityGroups"},
+		"new field of the cluster": {clusterAPI, `"managedSecurityGroups"`, `"surprise":1,"managedSecurityGroups"`, "Loss UnknownField cluster.surprise"},
+		"metadata of Machinist":    {clusterAPI, `"team"`, `"machinist-x"`, "Loss ReservedMetadata machine.serverMetadata[0].key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := strings.Replace(legacySpecs()[test.source], test.from, test.to, 1)

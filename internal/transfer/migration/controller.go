@@ -110,7 +110,7 @@ func New(o Options) *Reconciler {
 	}
 	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[wait]time.Time{},
 		counts: map[types.UID]count{}, written: map[types.NamespacedName]stored{},
-		replan: replanner{changes: make(chan event.GenericEvent), watches: map[types.NamespacedName]oldWatch{}}}
+		replan: replanner{changes: make(chan event.GenericEvent)}}
 }
 
 func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {

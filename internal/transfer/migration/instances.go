@@ -50,10 +50,10 @@ const (
 // noSystem is the source of instances that no system manages. It has no objects and no controllers.
 type noSystem struct{}
 
-func (noSystem) Group() string                  { return v1beta1.MigrationSourceInstances }
-func (noSystem) Kinds() []source.Kind           { return nil }
+func (noSystem) Group() string                        { return v1beta1.MigrationSourceInstances }
+func (noSystem) Kinds() []source.Kind                 { return nil }
 func (noSystem) Leases(string) []types.NamespacedName { return nil }
-func (noSystem) NodeTraces() source.NodeTraces  { return source.NodeTraces{} }
+func (noSystem) NodeTraces() source.NodeTraces        { return source.NodeTraces{} }
 
 func (noSystem) Convert(source.Role, *unstructured.Unstructured, source.Flags) source.Converted {
 	return source.Converted{}

@@ -29,7 +29,7 @@ type replanner struct {
 	changes chan event.GenericEvent
 
 	mu       sync.Mutex
-	watches  map[types.NamespacedName]oldWatch
+	watches  sync.Map      // an oldWatch for the NamespacedName of each Migration
 	planTook time.Duration // duration of the last plan
 }
 
@@ -65,15 +65,15 @@ func (r *Reconciler) watchOldObjects(ctx context.Context, m *v1beta1.Migration, 
 	key := client.ObjectKeyFromObject(m)
 	r.replan.mu.Lock()
 	defer r.replan.mu.Unlock()
-	watch, found := r.replan.watches[key]
-	if r.Watch == nil || found && watch.migration == m.UID {
+	watched, found := r.replan.watches.Load(key)
+	if r.Watch == nil || found && watched.(oldWatch).migration == m.UID {
 		return
 	}
 	if found {
-		watch.stop()
+		watched.(oldWatch).stop()
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // The watch outlasts the pass.
-	r.replan.watches[key] = oldWatch{m.UID, stop}
+	r.replan.watches.Store(key, oldWatch{m.UID, stop})
 	for _, kind := range system.Kinds() {
 		go utilwait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := r.watchKind(ctx, m, kind); err != nil {
@@ -124,10 +124,7 @@ func (r *Reconciler) watchKind(ctx context.Context, m *v1beta1.Migration, kind s
 }
 
 func (r *Reconciler) stopWatching(key types.NamespacedName) {
-	r.replan.mu.Lock()
-	defer r.replan.mu.Unlock()
-	if watch, found := r.replan.watches[key]; found {
-		watch.stop()
-		delete(r.replan.watches, key)
+	if watched, found := r.replan.watches.LoadAndDelete(key); found {
+		watched.(oldWatch).stop()
 	}
 }

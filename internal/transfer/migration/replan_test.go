@@ -47,7 +47,7 @@ func TestChangeOfOldObjectRenewsPlan(t *testing.T) {
 	}
 	l.stage(v1beta1.MigrationAbort)
 	l.runUntil(v1beta1.MigrationAborted)
-	if len(l.r.replan.watches) > 0 {
+	if _, watched := l.r.replan.watches.Load(l.key); watched {
 		t.Error("the old objects are still watched after the phase Planning")
 	}
 	l.cleanOld()

@@ -41,7 +41,7 @@ const (
 	clusterAPISyncedAnnotations = "additional-sync-machine-annotations"
 )
 
-// clusterAPI is today's Cluster API. Its machines refer to an infrastructure object, a bootstrap config and a Cluster.
+// clusterAPI is the current Cluster API. Its machines refer to an infrastructure object, a bootstrap config and a Cluster.
 type clusterAPI struct{ objects Objects }
 
 func (clusterAPI) Group() string { return provider.SourceClusterAPI }
@@ -180,8 +180,8 @@ func (r *clusterAPIReader) leaveBehind(level provider.FindingLevel, code, format
 func (r *clusterAPIReader) checkTopology() {
 	if _, owned := r.metadata.oldLabels[clusterAPITopologyOwned]; owned {
 		r.fields.report(provider.FindingBlocker, CodeClusterTopology, "metadata.labels."+clusterAPITopologyOwned,
-			"The topology of the Cluster owns the object and would create another one. Take the Cluster out of its "+
-				"ClusterClass: remove spec.topology of the Cluster and this label.")
+			"The topology of the Cluster owns the object and would create another one. Cluster API does not allow the "+
+				"removal of spec.topology. Leave the object with Cluster API: use --exclude.")
 	}
 }
 

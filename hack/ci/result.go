@@ -26,8 +26,8 @@ type result struct {
 	// last element of the package path. Unexpected contains the tests that must not be skipped.
 	Passed, Failed      int
 	Skipped, Unexpected []string
-	// Executed contains the tests without subtests that were not skipped, such as test/x:TestThis. A test of which all
-	// subtests were skipped counts as skipped.
+	// Executed contains the tests without subtests that were not skipped, such as test/x:TestThis. A test whose
+	// subtests were all skipped counts as skipped.
 	Executed []string
 	// Notes contains the checks that scripts skipped, with reasons.
 	Notes []string

@@ -32,7 +32,8 @@ type FoundInstance struct {
 	// empty if the driver knows no such tag on the instance.
 	OtherSystem string
 	// NotAdoptable explains why Adopt refuses the instance, such as a missing mark, and what an administrator has to
-	// do. It is empty if the driver knows no reason. Other owners are not a reason here, because Instance has the tags.
+	// do. It is empty if the driver knows no reason. Tags of other owners are no reason, because Instance contains
+	// them.
 	NotAdoptable string
 	// Differences contains the fields in which the instance differs from the class. Fields that the driver cannot
 	// compare are omitted.

@@ -113,7 +113,7 @@ func (c *campaign) report(judged []judgement, least int) error {
 	case sum.chosen == 0:
 		return errors.New("no mutant was tested")
 	case found*100 < sum.chosen*least:
-		return fmt.Errorf("less than %d %% of the mutants were found", least)
+		return fmt.Errorf("less than %d%% of the mutants were found", least)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type sourcePackage struct {
 	GoFiles, TestGoFiles, XTestGoFiles []string
 	Imports, TestImports, XTestImports []string
 	Module                             *struct{ Path string }
-	// DepOnly is true if the package only is a dependency of packages that match the patterns.
+	// DepOnly is true if the package is only a dependency of packages that match the patterns.
 	DepOnly bool
 	// sourcesHash and testsHash are hashes of the files.
 	sourcesHash, testsHash string

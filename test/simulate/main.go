@@ -102,8 +102,9 @@ func main() {
 	cmd.MarkFlagsMutuallyExclusive("full", "quick")
 	cmd.Flags().IntVar(&s.plans, "plans", -1,
 		"number of fault plans: first an even sample of single faults, then pairs of faults; -1 for the default")
-	cmd.Flags().IntVar(&s.breakages, "breakages", -1, fmt.Sprintf("number of moments, for each scenario of a fleet, at which "+
-		"each kind of breakage happens: %v; these runs are a part of --plans; -1 for the default", simulation.Breakages()))
+	cmd.Flags().IntVar(&s.breakages, "breakages", -1, fmt.Sprintf("number of effects at which each kind of breakage "+
+		"happens, for each scenario of a fleet: %v; these runs are a part of --plans; -1 for the default",
+		simulation.Breakages()))
 	cmd.Flags().IntVar(&s.variants, "variants", 0,
 		"multiply the number of undisturbed runs of each scenario, on which plans are based, by this factor")
 	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the default")

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// These faults do not concern the process of an effect: at the effect, something in the fleet breaks. Each scenario
-// with a fleet runs with each of these faults, at effects that depend on the seed.
+// These faults do not affect the process that causes an effect. Instead, something in the fleet breaks at the
+// effect. Each scenario with a fleet runs with each of these faults, at effects that depend on the seed.
 const (
 	// BreakSilent stops the reports of a Node for some time.
 	BreakSilent Fault = "machine-silent"
@@ -41,7 +41,7 @@ type repair struct {
 	do   func(*World) error
 }
 
-// breakable returns the instances of running machines that a set owns, and would replace.
+// breakable returns the instances of running machines that a set owns and would replace.
 func (w *World) breakable() (found []*instance) {
 	for _, m := range w.machines() {
 		in := w.cloud.byID(m.Spec.ProviderID)
@@ -141,7 +141,7 @@ const (
 	joinsSlowly
 )
 
-// failNew lets a new instance fail, if a breakage requires this.
+// failNew makes a new instance fail if a breakage requires it.
 func (w *World) failNew(in *instance) {
 	switch w.cloud.troubles.nextFails {
 	case failsToStart:
@@ -161,7 +161,8 @@ func (r *recording) breakages(moments int) (out []FaultAt) {
 		}
 	}
 	kinds := Breakages()
-	if r.scenario.OldSystem != nil || r.scenario.Group == Incidents { // They say exactly which machines are replaced.
+	// Migrations and incidents state exactly which machines are replaced.
+	if r.scenario.OldSystem != nil || r.scenario.Group == Incidents {
 		kinds = []Fault{BreakBudget}
 		if !r.scenario.Controllers.has(Health) {
 			kinds = append(kinds, BreakSilent)

@@ -101,7 +101,7 @@ func (l *legacy) mayPause(c apiserver.Change) {
 	switch before, _ := c.Old.(*apiserver.Custom); {
 	case c.Actor == oldController || before == nil:
 	case c.Actor == person && phase == v1beta1.MigrationAdopted:
-		l.breach("J7", "%s changes Cluster %s behind the fence", c.Actor, c.Key)
+		l.breach("J7", "%s changes Cluster %s while the fence is up", c.Actor, c.Key)
 	case c.Actor == person:
 	case c.Type == watch.Deleted:
 		l.breach("J6", "%s deletes Cluster %s", c.Actor, c.Key)

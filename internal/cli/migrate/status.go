@@ -122,7 +122,7 @@ var withoutOldSystem = strings.NewReplacer("stops the old system and adopts", "a
 	"The migrator reads the old system", "The migrator looks for instances",
 	"the migrator reads the old system", "the migrator looks for instances",
 	"Machinist manages all instances, and the old objects still exist", "Machinist manages all instances",
-	"the old system manages the fleet again", "the instances have no Machines again")
+	"the old system manages the fleet again", "the instances have no Machines")
 
 func next(m *v1beta1.Migration, plan Plan) (string, []Command) {
 	run := func(verb, flags, does string) Command {

@@ -32,7 +32,7 @@ type class struct {
 	// nodeProviderID is spec.nodeProviderID of the new class.
 	nodeProviderID string
 
-	// existing is true if the class existed before the migration, which does not change it.
+	// existing is true if the class existed before the migration. The migration does not change such a class.
 	existing    bool
 	searched    bool
 	description description

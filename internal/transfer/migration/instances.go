@@ -26,8 +26,8 @@ import (
 )
 
 // This file plans a Migration without an old system: it adopts instances that have a Node and no Machine. Only the
-// plan differs from other Migrations. Each instance takes the place of an old Machine, and each group of instances
-// that of an old deployment with one set.
+// plan differs from other Migrations. An instance is planned like an old Machine, and a group of instances like an
+// old deployment with one set.
 
 // Codes of findings about instances without an old system.
 const (
@@ -76,7 +76,7 @@ type chosen struct {
 	node *corev1.Node
 }
 
-// uidOf returns a stand-in for the UID of an old Machine, which an instance does not have.
+// uidOf returns the UID of an old object that a Migration without an old system lacks, such as an old Machine.
 func uidOf(text string) types.UID {
 	sum := sha256.Sum256([]byte(text))
 	return types.UID(hex.EncodeToString(sum[:8]))
@@ -209,7 +209,7 @@ func (p *planner) choose(c *class, in *provider.FoundInstance) (one chosen, ok b
 	}
 	switch {
 	case machine != nil:
-		skip(CodeManaged, "Machine %s has it.", client.ObjectKeyFromObject(machine))
+		skip(CodeManaged, "Machine %s already has this instance.", client.ObjectKeyFromObject(machine))
 		return one, false
 	case in.Instance.ClusterID != "" || in.Instance.MachineUID != "":
 		skip(CodeManaged, "it has the tags of machine %.128q of the Machinist installation %.128q.",
@@ -295,8 +295,8 @@ func (p *planner) groupOf(in *provider.FoundInstance) string {
 	}
 	value := in.Metadata[key]
 	if value == "" {
-		p.plan.findings.addf(provider.FindingNote, CodeNoGroup, displayName(in), "", "The instance has no %.128q, so it "+
-			"gets the deployment %s.", key, p.migration.Name)
+		p.plan.findings.addf(provider.FindingNote, CodeNoGroup, displayName(in), "", "The instance has no tag or "+
+			"metadata %.128q, so its Machine belongs to the deployment %s.", key, p.migration.Name)
 		return p.migration.Name
 	}
 	return objectName(value, v1beta1.MaxMachineDeploymentNameLength)

@@ -130,7 +130,7 @@ func TestAdoptionIsAborted(t *testing.T) {
 }
 
 // A set with more machines than replicas deletes machines, even while it is frozen. Between the agreement and the
-// copy, nothing prevents that another instance appears.
+// copy, another instance can appear.
 //
 // Rule: adoption-adopts-the-plan.
 func TestAdoptionStopsWhenInstancesChange(t *testing.T) {

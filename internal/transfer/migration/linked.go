@@ -14,7 +14,7 @@ import (
 )
 
 // linkedObjects implements source.Objects for one pass. It lists all objects of a kind in a namespace when the first
-// of them is needed, because machines refer to an object of their own each.
+// of them is needed, because each machine refers to a different object.
 type linkedObjects struct {
 	ctx    context.Context //nolint:containedctx // Convert has no context, and an instance lives for one pass.
 	client client.Client

@@ -169,7 +169,7 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 		other := &all.Items[i]
 		same := other.Spec.Source == m.Spec.Source &&
 			(wide || other.SourceNamespaceOrDefault() == m.SourceNamespaceOrDefault())
-		same = same && m.Spec.Instances == nil // Such Migrations can adopt different instances of one namespace.
+		same = same && m.Spec.Instances == nil // Migrations of instances share no old objects.
 		if other.UID == m.UID || other.Status.Phase.HasEnded() || m.CreationTimestamp.Before(&other.CreationTimestamp) ||
 			m.CreationTimestamp.Equal(&other.CreationTimestamp) && m.UID < other.UID {
 			continue

@@ -46,7 +46,7 @@ func (p *pass) runRemoving(ctx context.Context) error {
 	left := 0
 	for _, role := range removalOrder {
 		if role == source.RoleMachine && len(scope[rolePart]) > 0 {
-			// A machine names its parts, so it is deleted only after a later pass has found none of them.
+			// Only the machine names its parts, so the machine is deleted after a pass that finds no parts.
 			break
 		}
 		left += len(scope[role])

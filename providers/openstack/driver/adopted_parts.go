@@ -11,8 +11,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 )
 
-// hasPartsOfOtherSystem reports whether the metadata or tags of a server show that a system created it which also
-// creates ports and volumes. These systems name the parts after the server, and delete them after the server. Nova
+// hasPartsOfOtherSystem reports whether a server has the metadata or tags of a system that creates servers together
+// with ports and volumes. These systems name the parts after the server, and delete them after the server. Nova
 // deletes only the parts that it created itself.
 func hasPartsOfOtherSystem(s *servers.Server) bool {
 	return len(roleKeysOf(s.Metadata)) > 0 || s.Tags != nil && slices.Contains(*s.Tags, openShiftTag)

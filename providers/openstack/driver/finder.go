@@ -136,7 +136,7 @@ var foreignKeys = []struct{ prefix, system string }{
 	{"kubernetes.io-role-", "Gardener"},
 	{"machine-uid", "Kubermatic's machine-controller"},
 	{"openshiftClusterID", "OpenShift"},
-	{"cluster-api-provider-openstack", "OpenShift or the Cluster API"},
+	{"cluster-api-provider-openstack", "OpenShift or Cluster API"},
 }
 
 // otherSystem returns which machine controller manages a server, or "".

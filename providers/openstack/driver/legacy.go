@@ -18,8 +18,8 @@ import (
 var _ provider.Importer = (*Driver)(nil)
 
 const (
-	// clusterKeys and roleKeys begin the names of the metadata by which machine.sapcloud.io finds its servers. Its
-	// collector deletes servers without a Machine that have both.
+	// clusterKeys and roleKeys are prefixes of the names of the metadata by which machine.sapcloud.io finds its
+	// servers. Its collector deletes servers that have both and no Machine.
 	clusterKeys = "kubernetes.io-cluster-"
 	roleKeys    = "kubernetes.io-role-"
 	// machineUIDKey is the name of the metadata with the UID of the Machine of machine.k8s.io, machines.k8s.io or

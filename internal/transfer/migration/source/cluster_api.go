@@ -176,7 +176,7 @@ func (r *clusterAPIReader) leaveBehind(level provider.FindingLevel, code, format
 	r.fields.report(level, code, "metadata", format, args...)
 }
 
-// checkTopology reports an object that a ClusterClass creates. Its controller would create another one.
+// checkTopology reports an object that a ClusterClass creates. The topology controller would create another one.
 func (r *clusterAPIReader) checkTopology() {
 	if _, owned := r.metadata.oldLabels[clusterAPITopologyOwned]; owned {
 		r.fields.report(provider.FindingBlocker, CodeClusterTopology, "metadata.labels."+clusterAPITopologyOwned,

@@ -47,7 +47,7 @@ func (r *clusterAPIReader) deployment() {
 	r.converted.HealthCheck = noRemediation(deployment.Name+"-none", to.Selector)
 }
 
-// strategy reads the strategy, which has other fields in each version of the API.
+// strategy reads the strategy, whose fields differ between the versions of the API.
 func (r *clusterAPIReader) strategy(spec *fields, to *v1beta1.MachineDeploymentSpec) {
 	const after = "A rollout that is planned for this time does not take place. Set rolloutAfter of Machinist's " +
 		"MachineDeployment after the migration."

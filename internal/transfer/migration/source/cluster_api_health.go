@@ -11,8 +11,8 @@ import (
 
 const clusterAPIStartupTimeout = 10 * time.Minute
 
-// healthCheck reads a health check. The newer version of the API has the conditions and the remediation in objects of
-// their own, and seconds instead of durations.
+// healthCheck reads a health check. The newer version of the API has the conditions and the remediation in separate
+// objects, and seconds instead of durations.
 func (r *clusterAPIReader) healthCheck() {
 	f := r.fields
 	if r.staysWithOldSystem(f.peek("spec").peek("selector").peek("matchLabels").stringFields()) {

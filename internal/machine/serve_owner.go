@@ -21,7 +21,7 @@ func (p *pass) reportMissingOwner() {
 		return
 	}
 	p.reportProblem(v1beta1.ConditionOwned, false, v1beta1.ReasonNoMachineSet, "Replace", fmt.Sprintf(
-		"No MachineSet owns the machine, so it is neither replaced nor deleted, although this is requested by: %s.",
+		"No MachineSet owns the machine, so these requests have no effect: %s.",
 		strings.Join(requests, ", ")))
 }
 

@@ -161,7 +161,7 @@ const (
 	// override can remove the finding, as for FindingRequiredField.
 	FindingInvalidField = "InvalidField"
 	// FindingMissingCredentials is the code of a Blocker: the credentials of the old system lack keys. Drivers create
-	// it with legacy.MissingCredentials, at most once for each description. The migrator adds how to give the keys.
+	// it with legacy.MissingCredentials, at most once for each description. The migrator adds how to supply the keys.
 	FindingMissingCredentials = "MissingCredentials"
 )
 

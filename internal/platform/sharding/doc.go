@@ -11,5 +11,6 @@
 // Each process receives all objects, and drops the objects of other shards before it stores them. The API server can
 // select shards itself (KEP-5866: ListOptions.ShardSelector, alpha in Kubernetes 1.36). The hash of the API server
 // consists of the first bits of FNV-1a, which hardly depend on the end of a name. With four shards, the namespaces
-// team-a to team-z would all be in the same shard (TestTheAPIServersHashKeepsSimilarNamesTogether).
+// team-a to team-z would all be in the same shard (TestTheAPIServersHashKeepsSimilarNamesTogether). With the hash of
+// UIDs, a set and its machines would be in different shards.
 package sharding

@@ -153,7 +153,7 @@ func (m *migration) wantIrrevocable() {
 	object := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}
 	err := m.control.Patch(context.Background(), object, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"stage":"Abort"}}`)))
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "past the point of no return") {
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "can no longer be aborted") {
 		m.t.Errorf("abort a committed migration: got error %v, want a rejection", err)
 	}
 }

@@ -33,7 +33,7 @@ func TestMigrationByCommandLine(t *testing.T) {
 	f.wantOutput("Adopted: Machinist manages all instances", "migrate", "status", m.name)
 	f.wantOutput("Machinist alone manages the fleet", "migrate", "commit", m.name, "--yes")
 	if out, err := f.tryCommand("migrate", "abort", m.name); err == nil || !strings.Contains(out, "past the point of no return") {
-		t.Errorf("abort after the end: got error %v, want one about the point of no return:\n%s", err, out)
+		t.Errorf("abort after the end: got error %v, want a refusal:\n%s", err, out)
 	}
 	m.wantNoOldKinds()
 	m.awaitRunning(machines)

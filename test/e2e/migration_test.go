@@ -125,6 +125,10 @@ func (f *oldFleet) newUserData() *v1beta1.UserDataRef {
 	for _, o := range objects {
 		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.UserDataSecret {
 			secret.Namespace = namespace
+			// The machines of some old systems have no kubelet version.
+			for key, text := range secret.StringData {
+				secret.StringData[key] = strings.ReplaceAll(text, "<<KUBELET_VERSION>>", "v1.36.3")
+			}
 			if err := f.control.Create(context.Background(), secret); err != nil {
 				f.t.Fatal(err)
 			}

@@ -254,6 +254,30 @@ func TestUserDataOfTheMigrationTakesPrecedence(t *testing.T) {
 	}
 }
 
+// Rule: migration-user-data-needs-version.
+func TestUserDataWithKubeletVersionNeedsVersions(t *testing.T) {
+	f := healthy(t)
+	f.migration.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "template"}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "template"},
+		Data: map[string][]byte{v1beta1.DefaultUserDataKey: []byte("kubelet: <<KUBELET_VERSION>>")}}
+	f.secrets = append(f.secrets, secret)
+	if all := f.plan().findings.withCode(CodeNoVersion); len(all) > 0 {
+		t.Errorf("every old object has a version, but the plan has the findings %v", all)
+	}
+	var deployment string
+	for _, o := range f.objects {
+		if o.GetKind() == "MachineDeployment" {
+			deployment = nameOf(o)
+			unstructured.RemoveNestedField(o.Object, "spec", "template", "spec", "versions")
+		}
+	}
+	f.plan().expect(t, provider.FindingBlocker, CodeNoVersion, deployment)
+	secret.Data[v1beta1.DefaultUserDataKey] = []byte("kubelet: v1.36.3")
+	if all := f.plan().findings.withCode(CodeNoVersion); len(all) > 0 {
+		t.Errorf("the user data needs no version, but the plan has the findings %v", all)
+	}
+}
+
 // Rule: migration-replaces-old-placeholders.
 func TestUserDataGetsPlaceholdersOfMachinist(t *testing.T) {
 	f := healthy(t)

@@ -1,15 +1,25 @@
 package migration
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/bootstrap"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 )
+
+// CodeNoVersion: the user data contains the placeholder for the kubelet version, but the old object has no version.
+const CodeNoVersion = "NoVersion"
+
+const kubeletVersion = "<<" + bootstrap.KubeletVersion + ">>"
 
 // givenUserData returns the user data that the Migration names for new machines of a class, or nil. An override of
 // the class takes precedence.
@@ -47,7 +57,7 @@ func (p *planner) openFindings(c conversion) []provider.Finding {
 func (p *planner) userData(ctx context.Context, c *class) error {
 	if given := p.givenUserData(c.name); given != nil {
 		c.object.Spec.UserDataRef = given
-		return nil
+		return p.requireVersions(ctx, c, given)
 	}
 	ref, name := c.old.UserData, c.name+"-user-data"
 	if ref == nil {
@@ -78,6 +88,29 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 	c.object.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name, Key: v1beta1.DefaultUserDataKey}
 	c.secrets = append(c.secrets, p.secret(c, name, v1beta1.SecretUseUserData,
 		map[string][]byte{v1beta1.DefaultUserDataKey: data}))
+	return nil
+}
+
+// requireVersions reports the objects of a class that have no kubelet version although the given user data contains
+// the placeholder for it. New machines of these objects could not be created.
+func (p *planner) requireVersions(ctx context.Context, c *class, given *v1beta1.UserDataRef) error {
+	data, problem, err := p.secrets.entriesForMigration(ctx, types.NamespacedName{Namespace: p.migration.Namespace,
+		Name: given.Name})
+	if err != nil || problem != nil || !bytes.Contains(data[given.KeyOrDefault()], []byte(kubeletVersion)) {
+		return err
+	}
+	report := func(object client.Object, path string, spec *v1beta1.MachineSpec) {
+		if spec.Version == "" && spec.ClassRef != nil && spec.ClassRef.Name == c.name {
+			p.blockf(CodeNoVersion, p.plan.oldNames[object], path, "The object has no kubelet version, but the user data in "+
+				"the Secret %s contains %s. Write the version into the Secret.", given.Name, kubeletVersion)
+		}
+	}
+	for _, d := range p.plan.deployments {
+		report(d.object, "spec.template.spec", &d.object.Spec.Template.Spec)
+	}
+	for _, s := range p.plan.sets {
+		report(s.object, "spec.template.spec", &s.object.Spec.Template.Spec)
+	}
 	return nil
 }
 

@@ -69,8 +69,8 @@ func TestStandInManagesOldFleet(t *testing.T) {
 			}
 			// The comparison of fleets must detect everything that has happened to this machine.
 			contains(t, strings.Join(w.disturbances(), "\n"), "Node "+machine.GetName()+" was deleted")
-			contains(t, strings.Join(f.differences(), "\n"), "calls that changed instances", "Node "+machine.GetName()+" is gone",
-				" of "+machine.GetName()+" is gone")
+			contains(t, strings.Join(f.differences(), "\n"), "calls that changed instances",
+				"Node "+machine.GetName()+" is gone", " of "+machine.GetName()+" is gone")
 			contains(t, strings.Join(f.oldDifferences(), "\n"), "Machine "+f.namespace+"/"+machine.GetName()+" is gone")
 		})
 	}

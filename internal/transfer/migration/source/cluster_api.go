@@ -41,7 +41,8 @@ const (
 	clusterAPISyncedAnnotations = "additional-sync-machine-annotations"
 )
 
-// clusterAPI is the current Cluster API. Its machines refer to an infrastructure object, a bootstrap config and a Cluster.
+// clusterAPI is the current Cluster API. Its machines refer to an infrastructure object, a bootstrap config and a
+// Cluster.
 type clusterAPI struct{ objects Objects }
 
 func (clusterAPI) Group() string { return provider.SourceClusterAPI }

@@ -216,7 +216,7 @@ func (r *clusterAPIReader) machineSpec(f *fields, to *v1beta1.MachineSpec, annot
 				"such as v1.36.3, so the machines get no version.")
 		}
 	}
-	to.Node.Taints = f.taints("taints", func(t *fields) bool {
+	to.Node.Taints = f.taints(func(t *fields) bool {
 		initial := t.text("propagation") == "OnInitialization"
 		if initial {
 			t.report(provider.FindingLoss, CodeNotSupported, "propagation", "The old system sets the taint only on new Nodes. "+

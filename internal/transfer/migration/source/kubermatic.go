@@ -63,7 +63,7 @@ var fullVersion = regexp.MustCompile(`^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})
 // "".
 func kubermaticMachine(d *dialect, f *fields, to *v1beta1.MachineSpec) (nodeName string) {
 	nodeName = d.nodeMeta(f, &to.Node)
-	to.Node.Taints = f.taints("taints", nil)
+	to.Node.Taints = f.taints(nil)
 	versions := f.child("versions")
 	to.Version = kubeletVersion(versions)
 	versions.reportLoss("Machinist does not create control planes.", "controlPlane")

@@ -92,7 +92,7 @@ func (r *openshiftReader) machineSpec(f *fields, to *v1beta1.MachineSpec) {
 		f.report(provider.FindingLoss, CodeNotSupported, "metadata.name", "Machinist finds a Node by its provider ID, "+
 			"not by its name.")
 	}
-	to.Node.Taints = f.taints("taints", nil)
+	to.Node.Taints = f.taints(nil)
 	hooks := f.child("lifecycleHooks")
 	to.LifecycleHooks.PreDrain, to.LifecycleHooks.PreTerminate = hooks.lifecycleHooks("preDrain"),
 		hooks.lifecycleHooks("preTerminate")

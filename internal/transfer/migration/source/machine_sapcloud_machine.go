@@ -54,7 +54,7 @@ func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 			"not by its name.")
 	}
 	spec := f.child("spec")
-	to.Taints = spec.taints("taints", nil)
+	to.Taints = spec.taints(nil)
 	spec.reportLoss("Machinist only applies labels, annotations and taints to Nodes.", "podCIDR", "podCIDRs",
 		"providerID", "unschedulable", "configSource", "externalID")
 }

@@ -301,9 +301,9 @@ func (d *dialect) nodeMeta(f *fields, to *v1beta1.NodeTemplate) (nodeName string
 }
 
 // taints reads the taints of a Node, without those that skip excludes. skip may be nil.
-func (f *fields) taints(name string, skip func(*fields) bool) (all []corev1.Taint) {
+func (f *fields) taints(skip func(*fields) bool) (all []corev1.Taint) {
 	seen := map[string]bool{}
-	for _, t := range f.objects(name) {
+	for _, t := range f.objects("taints") {
 		t.ignore("timeAdded")
 		skipped := skip != nil && skip(t)
 		taint := corev1.Taint{Key: t.text("key"), Value: t.text("value"), Effect: corev1.TaintEffect(t.text("effect"))}

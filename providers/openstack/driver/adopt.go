@@ -52,9 +52,6 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	// Record the current class, so that Update detects when the Machine later gets a class that requires a different
 	// server.
 	updated[metaSpec] = specHash(spec)
-	if hasPartsOfOtherSystem(s) {
-		updated[metaParts] = "true"
-	}
 	replaces := req.Replaces(in)
 	if !replaces {
 		for key := range own.identity() {
@@ -70,6 +67,13 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if !own.owns(s.Metadata) && s.Metadata[metaAdoptable] != "true" && (!replaces || where != "") {
 		return nil, provider.Errorf(provider.FailedPrecondition,
 			"server %s%s%s", id, where, missingMarkHelp)
+	}
+	hasParts, err := c.hasPartsOfOtherSystem(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if hasParts {
+		updated[metaParts] = "true"
 	}
 	maps.DeleteFunc(updated, func(key, text string) bool { return s.Metadata[key] == text })
 	if len(updated) > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
@@ -11,11 +12,32 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 )
 
-// hasPartsOfOtherSystem reports whether a server has the metadata or tags of a system that creates servers together
-// with ports and volumes. These systems name the parts after the server, and delete them after the server. Nova
-// deletes only the parts that it created itself.
-func hasPartsOfOtherSystem(s *servers.Server) bool {
-	return len(roleKeysOf(s.Metadata)) > 0 || s.Tags != nil && slices.Contains(*s.Tags, openShiftTag)
+// clusterAPIDescription begins the description of a port that Cluster API or OpenShift created, unless the old object
+// sets another description.
+const clusterAPIDescription = "Created by cluster-api-provider-openstack"
+
+// hasPartsOfOtherSystem reports whether a server has the metadata, the tags or a port of a system that creates servers
+// together with ports and volumes. These systems name the parts after the server, and delete them after the server.
+// Nova deletes only the parts that it created itself. Servers of Cluster API have no mark, so the ports decide.
+func (c *clients) hasPartsOfOtherSystem(ctx context.Context, s *servers.Server) (bool, error) {
+	if len(roleKeysOf(s.Metadata)) > 0 || s.Tags != nil && slices.Contains(*s.Tags, openShiftTag) {
+		return true, nil
+	}
+	attached, err := c.attachedPorts(ctx, s)
+	return slices.ContainsFunc(attached, func(p ports.Port) bool {
+		suffix, after := strings.CutPrefix(p.Name, s.Name+"-")
+		_, err := strconv.ParseUint(suffix, 10, 16)
+		return p.Name == s.Name || after && (err == nil || strings.HasPrefix(p.Description, clusterAPIDescription))
+	}), err
+}
+
+func (c *clients) attachedPorts(ctx context.Context, s *servers.Server) ([]ports.Port, error) {
+	attached, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
+	if err != nil {
+		return nil, translate(ctx, err, "list ports")
+	}
+	// Neutron may ignore the filter.
+	return slices.DeleteFunc(attached, func(p ports.Port) bool { return p.DeviceID != s.ID }), nil
 }
 
 // claimParts marks the ports and volumes that another system created for an adopted server as parts of the owner. The
@@ -25,13 +47,13 @@ func (c *clients) claimParts(ctx context.Context, s *servers.Server, own owner) 
 		return nil
 	}
 	isPart := func(name string) bool { return name == s.Name || strings.HasPrefix(name, s.Name+"-") }
-	attached, err := allPages(ctx, c.network, ports.List(c.network, ports.ListOpts{DeviceID: s.ID}), ports.ExtractPorts)
+	attached, err := c.attachedPorts(ctx, s)
 	if err != nil {
-		return translate(ctx, err, "list ports")
+		return err
 	}
 	description := own.description()
 	for _, p := range attached {
-		if p.DeviceID != s.ID || !isPart(p.Name) || p.Description == description {
+		if !isPart(p.Name) || p.Description == description {
 			continue
 		}
 		_, err := ports.Update(ctx, c.network, p.ID, ports.UpdateOpts{Description: &description}).Extract()

@@ -32,7 +32,8 @@ type fakeAPI struct {
 	anyRegion bool
 	// project is the ID of the token's project, or empty for none.
 	project string
-	// fallback handles all calls except those about servers. If fallback is nil, such calls fail.
+	// fallback handles all calls except those about servers. If fallback is nil, there are no ports, and the other calls
+	// fail.
 	fallback http.HandlerFunc
 	calls    []string
 }
@@ -89,6 +90,8 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			all = append(all, s.servers[id])
 		}
 		writeJSON(w, map[string]any{"servers": all})
+	case strings.HasSuffix(path, "/v2.0/ports") && r.Method == http.MethodGet:
+		writeJSON(w, map[string]any{"ports": []any{}})
 	case server == nil:
 		w.WriteHeader(http.StatusNotFound)
 	case rest == "" && r.Method == http.MethodGet:

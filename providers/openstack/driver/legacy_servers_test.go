@@ -177,35 +177,45 @@ func TestDisownRestoresMetadata(t *testing.T) {
 // the server.
 func TestPartsOfOtherSystemAreMarkedBeforeDeletion(t *testing.T) {
 	own := owner{"c", provider.Machine{Namespace: "ns", Name: "m", UID: "u"}}
+	const created = "Created by cluster-api-provider-openstack cluster shop"
 	for name, test := range map[string]struct {
 		metadata map[string]string
 		tags     []string
+		ports    map[string]string // from the name to the description
 		want     []string
 	}{
-		"Gardener":     {map[string]string{"kubernetes.io-role-node": "1"}, nil, []string{"named", "named-0"}},
-		"OpenShift":    {nil, []string{"cluster-api-provider-openstack"}, []string{"named", "named-0"}},
-		"other server": {nil, []string{"web"}, nil},
+		"Gardener": {map[string]string{"kubernetes.io-role-node": "1"}, nil, map[string]string{"node-1": "", "node-10": ""},
+			[]string{"node-1"}},
+		"Gardener without roles": {nil, nil, map[string]string{"node-1": ""}, []string{"node-1"}},
+		"OpenShift": {nil, []string{"cluster-api-provider-openstack"}, map[string]string{"node-1-vip": "", "node-10": ""},
+			[]string{"node-1-vip"}},
+		"Cluster API": {nil, []string{"blue"}, map[string]string{"node-1-0": "", "node-1-vip": "", "node-10": ""},
+			[]string{"node-1-0", "node-1-vip"}},
+		"Cluster API with a name": {nil, nil, map[string]string{"node-1-vip": created}, []string{"node-1-vip"}},
+		"other server":            {nil, []string{"web"}, map[string]string{"node-1-vip": "", "web": created}, nil},
+		"server of Machinist":     {nil, nil, map[string]string{"node-1-port-0": "machinist cluster=d"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFakeAPI(t)
 			var marked []string
 			s.fallback = func(w http.ResponseWriter, r *http.Request) {
-				id, _ := strings.CutPrefix(r.URL.Path, "/network/one/v2.0/ports/")
+				name, _ := strings.CutPrefix(r.URL.Path, "/network/one/v2.0/ports/")
 				switch r.Method {
 				case http.MethodGet:
 					all := []any{}
-					for id, name := range map[string]string{"named": "node-1", "named-0": "node-1-0", "other": "node-10",
-						"unnamed": ""} {
-						all = append(all, map[string]any{"id": id, "name": name, "device_id": serverID})
+					for name, description := range test.ports {
+						all = append(all, map[string]any{"id": name, "name": name, "description": description,
+							"device_id": serverID})
 					}
+					all = append(all, map[string]any{"id": "other", "name": "node-1-0", "device_id": otherID})
 					writeJSON(w, map[string]any{"ports": all})
 				case http.MethodPut:
 					var body struct{ Port struct{ Description string } }
 					_ = json.NewDecoder(r.Body).Decode(&body)
 					if body.Port.Description == own.description() && s.servers[serverID] != nil {
-						marked = append(marked, id)
+						marked = append(marked, name)
 					}
-					writeJSON(w, map[string]any{"port": map[string]any{"id": id}})
+					writeJSON(w, map[string]any{"port": map[string]any{"id": name}})
 				}
 			}
 			metadata := map[string]string{metaAdoptable: "true"}

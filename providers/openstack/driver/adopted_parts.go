@@ -10,11 +10,16 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+
+	"machinist.dev/machinist/providers/openstack/machine"
 )
 
 // clusterAPIDescription begins the description of a port that Cluster API or OpenShift created, unless the old object
 // sets another description.
 const clusterAPIDescription = "Created by cluster-api-provider-openstack"
+
+// csiKeys begins the names of the metadata of a volume that the CSI driver created.
+const csiKeys = "cinder.csi.openstack.org/"
 
 // hasPartsOfOtherSystem reports whether a server has the metadata, the tags or a port of a system that creates servers
 // together with ports and volumes. These systems name the parts after the server, and delete them after the server.
@@ -40,20 +45,32 @@ func (c *clients) attachedPorts(ctx context.Context, s *servers.Server) ([]ports
 	return slices.DeleteFunc(attached, func(p ports.Port) bool { return p.DeviceID != s.ID }), nil
 }
 
-// claimParts marks the ports and volumes that another system created for an adopted server as parts of the owner. The
+// isRootVolume reports whether another system created the volume for the server, and only this server uses the volume.
+// Gardener names it after the server. OpenShift and Cluster API add the suffix of a root volume. A longer name may
+// belong to a user's volume.
+func isRootVolume(v *volumes.Volume, s *servers.Server) bool {
+	for key := range v.Metadata {
+		if strings.HasPrefix(key, csiKeys) {
+			return false
+		}
+	}
+	return len(v.Attachments) <= 1 && (v.Name == s.Name || v.Name == volumeName(s.Name, machine.RootVolumeName))
+}
+
+// claimParts marks the ports and root volume that another system created for an adopted server as parts of the owner. The
 // driver then finds and deletes them when the server is gone.
 func (c *clients) claimParts(ctx context.Context, s *servers.Server, own owner) error {
 	if s.Metadata[metaParts] != "true" {
 		return nil
 	}
-	isPart := func(name string) bool { return name == s.Name || strings.HasPrefix(name, s.Name+"-") }
 	attached, err := c.attachedPorts(ctx, s)
 	if err != nil {
 		return err
 	}
 	description := own.description()
 	for _, p := range attached {
-		if !isPart(p.Name) || p.Description == description {
+		isPart := p.Name == s.Name || strings.HasPrefix(p.Name, s.Name+"-")
+		if !isPart || p.Description == description {
 			continue
 		}
 		_, err := ports.Update(ctx, c.network, p.ID, ports.UpdateOpts{Description: &description}).Extract()
@@ -66,7 +83,7 @@ func (c *clients) claimParts(ctx context.Context, s *servers.Server, own owner) 
 	}
 	for _, a := range s.AttachedVolumes {
 		v, err := volumes.Get(ctx, c.volume, a.ID).Extract()
-		if err == nil && isPart(v.Name) && !own.owns(v.Metadata) {
+		if err == nil && isRootVolume(v, s) && !own.owns(v.Metadata) {
 			metadata := own.identity()
 			maps.Copy(metadata, map[string]string{metaServer: s.Name})
 			for name, text := range v.Metadata {

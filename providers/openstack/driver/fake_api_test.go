@@ -22,6 +22,8 @@ type fakeAPI struct {
 	mu      sync.Mutex
 	servers map[string]map[string]any
 	regions []string
+	// services are the types of the services in the catalog.
+	services []string
 	// tokens is the number of requested tokens. Only the most recent token is valid.
 	tokens int
 	// tokenStatus is Keystone's error status, or 0 for success.
@@ -40,7 +42,8 @@ type fakeAPI struct {
 
 func newFakeAPI(t *testing.T) *fakeAPI {
 	t.Helper()
-	s := &fakeAPI{servers: map[string]map[string]any{}, regions: []string{"one"}}
+	s := &fakeAPI{servers: map[string]map[string]any{}, regions: []string{"one"},
+		services: []string{"compute", "network"}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -122,7 +125,7 @@ func (s *fakeAPI) token(w http.ResponseWriter) {
 	}
 	s.tokens++
 	var catalog []any
-	for _, kind := range []string{"compute", "network"} {
+	for _, kind := range s.services {
 		var endpoints []any
 		for _, region := range s.regions {
 			endpoints = append(endpoints, map[string]any{"id": kind + region, "interface": "public", "region": region,

@@ -238,3 +238,67 @@ func TestPartsOfOtherSystemAreMarkedBeforeDeletion(t *testing.T) {
 		})
 	}
 }
+
+func TestOnlyRootVolumesOfOtherSystemsAreMarked(t *testing.T) {
+	own := owner{"c", provider.Machine{Namespace: "ns", Name: "m", UID: "u"}}
+	for name, test := range map[string]struct {
+		volume   string
+		metadata map[string]string
+		servers  []string
+		want     bool
+	}{
+		"Gardener":                 {"node-1", nil, []string{serverID}, true},
+		"Cluster API":              {"node-1-root", map[string]string{"team": "blue"}, []string{serverID}, true},
+		"user's volume":            {"node-1-data", nil, []string{serverID}, false},
+		"volume of another name":   {"web", nil, []string{serverID}, false},
+		"volume of the CSI driver": {"node-1", map[string]string{csiKeys + "cluster": "shop"}, []string{serverID}, false},
+		"volume of two servers":    {"node-1-root", nil, []string{serverID, otherID}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFakeAPI(t)
+			s.services = append(s.services, "volumev3")
+			var marked map[string]string
+			s.fallback = func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/network/one/v2.0/ports" {
+					writeJSON(w, map[string]any{"ports": []any{}})
+					return
+				}
+				if r.URL.Path != "/volumev3/one/volumes/v" {
+					t.Errorf("unexpected call %s %s", r.Method, r.URL.Path)
+				}
+				if r.Method == http.MethodPut {
+					var body struct {
+						Volume struct{ Metadata map[string]string }
+					}
+					_ = json.NewDecoder(r.Body).Decode(&body)
+					marked = body.Volume.Metadata
+				}
+				var attachments []any
+				for _, server := range test.servers {
+					attachments = append(attachments, map[string]any{"server_id": server})
+				}
+				writeJSON(w, map[string]any{"volume": map[string]any{"id": "v", "name": test.volume,
+					"metadata": test.metadata, "attachments": attachments}})
+			}
+			metadata := own.identity()
+			metadata[metaParts] = "true"
+			s.add(serverID, "node-1", metadata)
+			s.servers[serverID]["os-extended-volumes:volumes_attached"] = []any{map[string]any{"id": "v"}}
+			d, credentials := s.driver(t)
+			if _, err := d.Delete(t.Context(), provider.DeleteRequest{Machine: own.machine, ClusterID: "c",
+				Class:      provider.Class{Spec: sample.Spec("region", nil), Credentials: credentials},
+				ProviderID: "openstack:///" + serverID}); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string(nil)
+			if test.want {
+				want = own.identity()
+				want[metaServer] = "node-1"
+				maps.Copy(want, test.metadata)
+			}
+			if !maps.Equal(marked, want) || s.servers[serverID] != nil {
+				t.Errorf("got the metadata %v, want %v; server: %v", marked, want, s.servers[serverID])
+			}
+		})
+	}
+}

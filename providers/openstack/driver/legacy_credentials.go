@@ -42,6 +42,13 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 		}
 	}
 	a := &entry.Auth
+	fromSecret := cmp.Or(a.AuthURL, get("identityEndpoint", keyAuthURL, "OS_AUTH_URL"))
+	inDescription := func(name string) string {
+		if !inSpec {
+			return ""
+		}
+		return strings.TrimSpace(t.old.String(name))
+	}
 	for _, field := range []struct {
 		to   *string
 		spec []string // fields of cloudProviderSpec
@@ -63,14 +70,11 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 		{&entry.Interface, nil, []string{keyInterface}},
 	} {
 		for _, name := range field.spec {
-			text := ""
-			if inSpec {
-				text = strings.TrimSpace(t.old.String(name))
-			}
-			*field.to = cmp.Or(*field.to, text, get(name))
+			*field.to = cmp.Or(*field.to, inDescription(name), get(name))
 		}
 		*field.to = cmp.Or(*field.to, get(field.keys...))
 	}
+	t.chooseIdentityService(a, fromSecret, inDescription)
 	t.credentials = map[string][]byte{}
 	if ca := get(keyCA, "caCert", "cacert"); ca != "" {
 		t.credentials[keyCA] = []byte(ca + "\n")
@@ -86,6 +90,20 @@ func (t *translation) readCredentials(secret provider.Credentials) {
 	raw, err := yaml.Marshal(cloudsFile{Clouds: map[string]cloudEntry{Name: entry}})
 	if err == nil { // Marshalling strings cannot fail.
 		t.credentials[keyClouds] = raw
+	}
+}
+
+// chooseIdentityService sets the URL of the identity service. An author of old Machines must not choose the host that
+// receives a password of a Secret. So the URL of the Secret takes precedence, and a password of a Secret needs it.
+func (t *translation) chooseIdentityService(a *cloudAuth, fromSecret string, inDescription func(string) string) {
+	described := inDescription("identityEndpoint")
+	if fromSecret != "" && described != "" && described != fromSecret {
+		t.old.Add(provider.Finding{Level: provider.FindingNote, Code: "IdentityService", Path: t.old.Path("identityEndpoint"),
+			Message: "the Secret with the credentials names another identity service, which is used instead"})
+	}
+	isSecret := a.Password != inDescription("password") || a.ApplicationCredentialSecret != inDescription(keySecret)
+	if fromSecret != "" || isSecret {
+		a.AuthURL = fromSecret
 	}
 }
 

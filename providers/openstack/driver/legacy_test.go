@@ -288,11 +288,15 @@ func TestImportOfOtherClouds(t *testing.T) {
 func TestImportOfCredentials(t *testing.T) {
 	d := newDriver(t)
 	const url = "https://identity.example.com/v3"
+	elsewhere := func(spec string) string {
+		return strings.NewReplacer(url, "https://elsewhere.example.com", `"password":"hush-hush",`, "").Replace(spec)
+	}
 	for name, test := range map[string]struct {
 		source        string
 		secret        provider.Credentials
 		want          string // parts of the clouds.yaml
 		findings      string
+		note          string // one of the Notes
 		certificate   bool
 		descriptionOf func(string) string
 	}{
@@ -308,6 +312,17 @@ func TestImportOfCredentials(t *testing.T) {
 			"u", "OS_PASSWORD", "p", "OS_TENANT_NAME", "t", "OS_DOMAIN_NAME", "d", "OS_REGION_NAME", "two"),
 			want: "region_name: two", descriptionOf: func(string) string {
 				return `{"flavor":"f","image":"i","network":"n"}`
+			}},
+		"identity service of the Secret": {source: provider.SourceMachineK8s, secret: secret("OS_AUTH_URL", url, "OS_PASSWORD", "p"),
+			want: "auth_url: " + url, note: "Note IdentityService identityEndpoint", descriptionOf: elsewhere},
+		"password without an identity service": {source: provider.SourceMachineK8s, secret: secret("OS_PASSWORD", "p"),
+			findings: "Blocker MissingCredentials ", descriptionOf: elsewhere},
+		"application credential without an identity service": {source: provider.SourceClusterK8s,
+			secret:   secret("applicationCredentialID", "a", "applicationCredentialSecret", "b"),
+			findings: "Blocker MissingCredentials ", descriptionOf: elsewhere},
+		"password of the description": {source: provider.SourceMachineK8s, secret: secret("OS_REGION_NAME", "two"),
+			want: "auth_url: https://elsewhere.example.com", descriptionOf: func(spec string) string {
+				return strings.Replace(spec, url, "https://elsewhere.example.com", 1)
 			}},
 		"file with authorities": {source: provider.SourceOpenShift, secret: secret("clouds.yaml", `{"clouds":{"openstack":{"cacert":`+
 			`"/etc/ca.pem","auth":{"auth_url":"`+url+`","application_credential_id":"a","application_credential_secret":"b"}}}}`),
@@ -333,8 +348,12 @@ func TestImportOfCredentials(t *testing.T) {
 			if got := strings.Join(lines(imported.Findings, false), "\n"); got != test.findings {
 				t.Errorf("got the findings\n%s\nwant\n%s", got, test.findings)
 			}
+			if all := lines(imported.Findings, true); test.note != "" && !slices.Contains(all, test.note) {
+				t.Errorf("got the findings %q, want %q", all, test.note)
+			}
 			file := string(imported.Credentials[keyClouds])
-			if !strings.Contains(file, test.want) || strings.Contains(file, "cacert") {
+			if !strings.Contains(file, test.want) || strings.Contains(file, "cacert") ||
+				strings.Contains(test.findings, "Missing") && strings.Contains(file, "elsewhere") {
 				t.Errorf("the clouds.yaml lacks %q:\n%s", test.want, file)
 			}
 			if _, found := imported.Credentials[keyCA]; found != test.certificate {

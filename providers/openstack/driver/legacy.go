@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -133,35 +134,51 @@ func image(ref string) machine.Image {
 	return machine.Image{Name: ref}
 }
 
-// metadata returns the metadata of new servers. The method omits the metadata by which an old system finds servers of
-// its own Machines.
-func (t *translation) metadata(description *legacy.Object, field string) map[string]string {
-	const maxEntries, maxNameBytes = 40, 255 // limits of the providerSpec
+// addMetadata adds the entries of a map to the metadata of new servers.
+func (t *translation) addMetadata(description *legacy.Object, field string) {
 	all := description.Map(field)
-	size := -1
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		lower := strings.ToLower(key)
-		path := description.Path(field + "." + key)
-		lost := func(code, message string) {
-			delete(all, key)
-			description.Add(provider.Finding{Level: provider.FindingLoss, Code: code, Path: path, Message: message})
-		}
-		switch {
-		case strings.Contains(lower, roleKeys), lower == machineUIDKey:
-			delete(all, key)
-		case strings.HasPrefix(lower, "machinist"):
-			lost("ReservedMetadata", "metadata with this prefix are reserved for Machinist")
-		default:
-			if size += len(key) + 1; size > maxNameBytes {
-				size -= len(key) + 1
-				lost("TooMuchMetadata", "the names of all metadata have more than 255 bytes, so new servers lack this entry")
-			}
-		}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.addMetadatum(name, all[name], description.Path(field+"."+name))
 	}
-	if len(all) == 0 {
-		return nil
+}
+
+// addMetadatum adds an entry to the metadata of new servers, unless an old system finds the servers of its own Machines
+// by this entry. An entry that the providerSpec cannot have is a Loss.
+func (t *translation) addMetadatum(name, text, path string) {
+	if lower := strings.ToLower(name); strings.Contains(lower, roleKeys) || lower == machineUIDKey {
+		return
 	}
-	return all
+	all := map[string]string{name: text}
+	maps.Copy(all, t.spec.Metadata)
+	if err := machine.CheckMetadata(all); err != nil {
+		t.addLoss("UnsupportedMetadata", path, err)
+		return
+	}
+	t.spec.Metadata = all
+}
+
+// addTags adds the tags of a description to the tags of new servers. A tag that the providerSpec cannot have is a Loss.
+func (t *translation) addTags(description *legacy.Object) {
+	for i, tag := range description.Strings("tags") {
+		if slices.Contains(t.spec.Tags, tag) {
+			continue
+		}
+		all := append(slices.Clone(t.spec.Tags), tag)
+		if err := machine.CheckTags(all); err != nil {
+			t.addLoss("UnsupportedTag", description.Path("tags["+strconv.Itoa(i)+"]"), err)
+			continue
+		}
+		t.spec.Tags = all
+	}
+}
+
+func (t *translation) addLoss(code, path string, err error) {
+	message := err.Error()
+	if e, ok := errors.AsType[*provider.Error](err); ok {
+		message = e.Message
+	}
+	t.old.Add(provider.Finding{Level: provider.FindingLoss, Code: code, Path: path,
+		Message: "new servers lack this entry: " + message})
 }
 
 // addressPair returns an address or a network in the form that the providerSpec requires: with the first address of the

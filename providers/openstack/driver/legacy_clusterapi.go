@@ -1,9 +1,7 @@
 package driver
 
 import (
-	"slices"
 	"strconv"
-	"strings"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/legacy"
@@ -35,9 +33,11 @@ func (t *translation) clusterAPI() {
 			s.Region = region
 		}
 		from.Object("identityRef").MarkRead("name", "cloudName", "kind", "type")
-		t.clusterAPITags(from)
+		t.addTags(from)
 	}
-	t.clusterAPIMetadata(old)
+	for _, entry := range old.Objects("serverMetadata") {
+		t.addMetadatum(entry.RequiredString("key"), entry.String("value"), entry.Path("key"))
+	}
 	t.clusterAPIImage(old.Object("image"))
 	t.clusterAPIVolumes(old)
 	if group := old.Object("serverGroup"); old.HasContent("serverGroup") {
@@ -73,34 +73,6 @@ func parameter(o *legacy.Object) (ref string, exact bool) {
 		return id, true
 	}
 	return name, exact
-}
-
-func (t *translation) clusterAPITags(from *legacy.Object) {
-	for i, tag := range from.Strings("tags") {
-		switch {
-		case strings.HasPrefix(strings.ToLower(tag), "machinist"):
-			t.old.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag",
-				Path: from.Path("tags[" + strconv.Itoa(i) + "]"), Message: "tags with this prefix are reserved for Machinist"})
-		case !slices.Contains(t.spec.Tags, tag):
-			t.spec.Tags = append(t.spec.Tags, tag)
-		}
-	}
-}
-
-func (t *translation) clusterAPIMetadata(old *legacy.Object) {
-	for _, entry := range old.Objects("serverMetadata") {
-		key := entry.RequiredString("key")
-		if strings.HasPrefix(strings.ToLower(key), "machinist") {
-			entry.Report(provider.FindingLoss, "ReservedMetadata", "key",
-				"metadata with this prefix are reserved for Machinist")
-			entry.MarkRead("value")
-			continue
-		}
-		if t.spec.Metadata == nil {
-			t.spec.Metadata = map[string]string{}
-		}
-		t.spec.Metadata[key] = entry.String("value")
-	}
 }
 
 func (t *translation) clusterAPIImage(old *legacy.Object) {

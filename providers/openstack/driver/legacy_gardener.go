@@ -18,7 +18,8 @@ func (t *translation) gardener() {
 	s.Region, s.Flavor = old.RequiredString("region"), old.RequiredString("flavorName")
 	s.AvailabilityZone, s.KeyPair = old.String("availabilityZone"), old.String("keyName")
 	s.ServerGroup, s.ConfigDrive = old.String("serverGroupID"), old.Bool("useConfigDrive")
-	s.SecurityGroups, s.Metadata = old.Strings("securityGroups"), t.metadata(old, "tags")
+	s.SecurityGroups = old.Strings("securityGroups")
+	t.addMetadata(old, "tags")
 	if s.Image.ID = old.String("imageID"); s.Image.ID != "" {
 		old.MarkRead("imageName")
 	} else {

@@ -18,7 +18,7 @@ func (t *translation) kubermatic() {
 	s.Flavor, s.Image = old.RequiredString("flavor"), image(old.RequiredString("image"))
 	s.ServerGroup = cmp.Or(old.String("serverGroup"), old.String("serverGroupID"))
 	s.ConfigDrive = old.Bool("configDrive")
-	s.Metadata = t.metadata(old, "tags")
+	t.addMetadata(old, "tags")
 	if s.SecurityGroups = old.Strings("securityGroups"); len(s.SecurityGroups) == 0 {
 		s.SecurityGroups = []string{kubermaticGroup}
 	}

@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"strconv"
-	"strings"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/legacy"
@@ -24,7 +23,9 @@ func (t *translation) openShift() {
 	s.AvailabilityZone = old.String("availabilityZone")
 	s.ServerGroup = cmp.Or(old.String("serverGroupID"), old.String("serverGroupName"))
 	old.MarkRead("serverGroupName")
-	s.ConfigDrive, s.Metadata, s.Tags = old.Bool("configDrive"), t.metadata(old, "serverMetadata"), t.tags()
+	s.ConfigDrive = old.Bool("configDrive")
+	t.addMetadata(old, "serverMetadata")
+	t.addTags(old)
 	t.openShiftDisks()
 	t.openShiftGroups()
 	networks, ports := old.Objects("networks"), old.Objects("ports")
@@ -45,18 +46,6 @@ func (t *translation) openShift() {
 	if old.HasContent("floatingIP") {
 		old.Report(provider.FindingLoss, "FloatingIP", "floatingIP", "new servers have no floating IP address")
 	}
-}
-
-func (t *translation) tags() (all []string) {
-	for i, tag := range t.old.Strings("tags") {
-		if strings.HasPrefix(strings.ToLower(tag), "machinist") {
-			t.old.Add(provider.Finding{Level: provider.FindingLoss, Code: "ReservedTag",
-				Path: "tags[" + strconv.Itoa(i) + "]", Message: "tags with this prefix are reserved for Machinist"})
-			continue
-		}
-		all = append(all, tag)
-	}
-	return all
 }
 
 func (t *translation) openShiftDisks() {

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"flag"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -160,6 +162,10 @@ func TestImportReportsLostFields(t *testing.T) {
 	const gardener, kubermatic, openShift = provider.SourceGardener, provider.SourceMachineK8s, provider.SourceOpenShift
 	const clusterAPI = provider.SourceClusterAPI
 	many := strings.Repeat("n", 120)
+	var short []string
+	for i := range 40 {
+		short = append(short, fmt.Sprintf("%q", strconv.Itoa(10+i)))
+	}
 	for name, test := range map[string]struct{ source, from, to, want string }{
 		"unknown field":           {gardener, `"region"`, `"surprise":1,"region"`, "Loss UnknownField spec.surprise"},
 		"unknown nested field":    {openShift, `"diskSize"`, `"a":1,"diskSize"`, "Loss UnknownField rootVolume.a"},
@@ -170,8 +176,8 @@ func TestImportReportsLostFields(t *testing.T) {
 		"no image":                 {gardener, `gardenlinux-1443`, ``, "Blocker RequiredField spec.imageName"},
 		"no network":               {gardener, `"networkID":"2f2f2f2f-0000-4000-8000-000000000001",`, ``, "Blocker RequiredField spec.networkID"},
 		"number instead of text":   {gardener, `"m1.small"`, `2`, "Blocker InvalidField spec.flavorName"},
-		"reserved metadata":        {gardener, `"tags":{`, `"tags":{"machinist-cluster":"x",`, "Loss ReservedMetadata spec.tags.machinist-cluster"},
-		"much metadata":            {kubermatic, `"tags":{`, `"tags":{"` + many + `":"","x` + many + `":"","y` + many + `":"",`, "Loss TooMuchMetadata tags.y" + many},
+		"reserved metadata":        {gardener, `"tags":{`, `"tags":{"machinist-cluster":"x",`, "Loss UnsupportedMetadata spec.tags.machinist-cluster"},
+		"much metadata":            {kubermatic, `"tags":{`, `"tags":{"` + many + `":"","x` + many + `":"","y` + many + `":"",`, "Loss UnsupportedMetadata tags.y" + many},
 		"floating addresses":       {kubermatic, `"floatingIpPool":""`, `"floatingIpPool":"public"`, "Loss FloatingIP floatingIpPool"},
 		"token":                    {kubermatic, `"tokenId":""`, `"tokenId":"t"`, "Loss Token tokenId"},
 		"no flavor":                {kubermatic, `"flavor":"m1.small",`, ``, "Blocker RequiredField flavor"},
@@ -186,7 +192,7 @@ func TestImportReportsLostFields(t *testing.T) {
 		"port description":         {openShift, `"nameSuffix"`, `"description":"a","nameSuffix"`, "Loss PortSetting ports[0].description"},
 		"port that is down":        {openShift, `"nameSuffix"`, `"adminStateUp":false,"nameSuffix"`, "Loss PortSetting ports[0].adminStateUp"},
 		"port that is up":          {openShift, `"nameSuffix"`, `"adminStateUp":true,"nameSuffix"`, ""},
-		"reserved tag":             {openShift, `"tags":["`, `"tags":["machinist-x","`, "Loss ReservedTag tags[0]"},
+		"reserved tag":             {openShift, `"tags":["`, `"tags":["machinist-x","`, "Loss UnsupportedTag tags[0]"},
 		"unknown cloud":            {openShift, `"cloudName":"openstack"`, `"cloudName":"absent"`, "Blocker InvalidField credentials.clouds.yaml"},
 		"cloud of Cluster API":     {clusterAPI, `"cloudName":"openstack"`, `"cloudName":"absent"`, "Blocker InvalidField credentials.clouds.yaml"},
 		"floating address pool":    {clusterAPI, `"flavor"`, `"floatingIPPoolRef":{"name":"a"},"flavor"`, "Blocker FloatingIP machine.floatingIPPoolRef"},
@@ -196,7 +202,13 @@ func TestImportReportsLostFields(t *testing.T) {
 		"groups from an instance":  {clusterAPI, `[{"filter":{"name":"extra"}}]`, `[{"filter":{"tags":["a"]}}]`, ""},
 		"group without instance":   {clusterAPI, `"vnicType"`, `"securityGroups":[{"filter":{"tags":["a"]}}],"vnicType"`, "Blocker RequiredField machine.ports[1].securityGroups"},
 		"new field of the cluster": {clusterAPI, `"managedSecurityGroups"`, `"surprise":1,"managedSecurityGroups"`, "Loss UnknownField cluster.surprise"},
-		"metadata of Machinist":    {clusterAPI, `"team"`, `"machinist-x"`, "Loss ReservedMetadata machine.serverMetadata[0].key"},
+		"long value":               {clusterAPI, `"value":"blue"`, `"value":"` + strings.Repeat("v", 256) + `"`, "Loss UnsupportedMetadata machine.serverMetadata[0].key"},
+		"names of Cluster API":     {clusterAPI, `{"key":"team"`, `{"key":"` + many + `"},{"key":"x` + many + `"},{"key":"y` + many + `"`, "Loss UnsupportedMetadata machine.serverMetadata[2].key"},
+		"many metadata":            {gardener, `"tags":{`, `"tags":{` + strings.Join(short, `:"",`) + `:"",`, "Loss UnsupportedMetadata spec.tags.kubernetes.io-cluster-shoot--a--b\nLoss UnsupportedMetadata spec.tags.worker.gardener.cloud-pool"},
+		"many tags":                {clusterAPI, `"tags":["shop"]`, `"tags":[` + strings.Join(short, ",") + `]`, "Loss UnsupportedTag machine.tags[0]"},
+		"long tag":                 {openShift, `"tags":["`, `"tags":["` + many + `","`, "Loss UnsupportedTag tags[0]"},
+		"role":                     {clusterAPI, `"team"`, `"kubernetes.io-role-node"`, ""},
+		"metadata of Machinist":    {clusterAPI, `"team"`, `"machinist-x"`, "Loss UnsupportedMetadata machine.serverMetadata[0].key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := strings.Replace(legacySpecs()[test.source], test.from, test.to, 1)

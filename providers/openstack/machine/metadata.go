@@ -25,6 +25,14 @@ const (
 // Spec.MetadataNames. https://docs.openstack.org/api-ref/compute/#create-or-update-metadata-item
 var metadataNameFormat = regexp.MustCompile(`^[-a-zA-Z0-9_:. ]{1,255}$`)
 
+// CheckMetadata returns an error if a specification must not have the metadata.
+func CheckMetadata(metadata map[string]string) error {
+	return (&Spec{Metadata: metadata}).validateMetadata()
+}
+
+// CheckTags returns an error if a specification must not have the tags.
+func CheckTags(tags []string) error { return (&Spec{Tags: tags}).validateTags() }
+
 func (s *Spec) validateMetadata() error {
 	if len(s.Metadata) > maxMetadata {
 		return provider.InvalidField("metadata", "has %d entries, more than %d", len(s.Metadata), maxMetadata)

@@ -207,10 +207,13 @@ func (t *translation) clusterAPIPort(old *legacy.Object, index int, clusterNetwo
 		old.Report(provider.FindingBlocker, provider.FindingRequiredField, "network",
 			"is required, because no existing instance shows the network; set ports with an override")
 	}
-	for i, address := range old.Objects("fixedIPs") {
-		subnet, exact := parameter(address.Object("subnet"))
-		if known != nil && i < len(known.Subnets) && (!exact || subnet == "") {
-			subnet = known.Subnets[i]
+	addresses := old.Objects("fixedIPs")
+	subnetOf := func(address *legacy.Object) (string, bool) { return parameter(address.Object("subnet")) }
+	unnamed := unnamedSubnets(known, addresses, subnetOf)
+	for _, address := range addresses {
+		subnet, exact := subnetOf(address)
+		if len(unnamed) > 0 && (!exact || subnet == "") {
+			subnet, unnamed = unnamed[0], unnamed[1:]
 		}
 		p.FixedAddresses = append(p.FixedAddresses, machine.FixedAddress{Subnet: subnet,
 			Address: address.String("ipAddress")})

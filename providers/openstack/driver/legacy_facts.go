@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/legacy"
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
@@ -131,14 +132,16 @@ func roleKeysOf(metadata map[string]string) (keys []string) {
 	return keys
 }
 
+// factsOf sorts all lists: the plan of a migration must not depend on the order of Neutron's answers.
 func factsOf(server string, all []ports.Port) []byte {
 	var f facts
 	for _, p := range all {
-		known := portFacts{Network: p.NetworkID, SecurityGroups: slices.Sorted(slices.Values(p.SecurityGroups))}
+		known := portFacts{Network: p.NetworkID, SecurityGroups: sorted(p.SecurityGroups, strings.Compare)}
 		known.Suffix, _ = strings.CutPrefix(p.Name, server+"-")
 		for _, ip := range p.FixedIPs {
 			known.Subnets = append(known.Subnets, ip.SubnetID)
 		}
+		known.Subnets = sorted(known.Subnets, strings.Compare)
 		for _, pair := range p.AllowedAddressPairs {
 			a := addressPair(pair.IPAddress)
 			if pair.MACAddress != p.MACAddress { // Neutron sets the hardware address of the port by default.
@@ -146,12 +149,40 @@ func factsOf(server string, all []ports.Port) []byte {
 			}
 			known.AddressPairs = append(known.AddressPairs, a)
 		}
+		known.AddressPairs = sorted(known.AddressPairs, comparePairs)
 		f.Ports = append(f.Ports, known)
 	}
-	slices.SortFunc(f.Ports, func(a, b portFacts) int { return strings.Compare(a.Suffix, b.Suffix) })
+	slices.SortFunc(f.Ports, func(a, b portFacts) int {
+		return cmp.Or(strings.Compare(a.Suffix, b.Suffix), strings.Compare(a.Network, b.Network),
+			slices.Compare(a.Subnets, b.Subnets), slices.Compare(a.SecurityGroups, b.SecurityGroups),
+			slices.CompareFunc(a.AddressPairs, b.AddressPairs, comparePairs))
+	})
 	raw, err := json.Marshal(f)
 	if err != nil || len(raw) > maxFactsBytes {
 		return nil // The user must then set the ports.
 	}
 	return raw
+}
+
+func comparePairs(a, b machine.AddressPair) int {
+	return cmp.Or(strings.Compare(a.Address, b.Address), strings.Compare(a.MACAddress, b.MACAddress))
+}
+
+// sorted returns the different elements in ascending order.
+func sorted[T comparable](all []T, compare func(a, b T) int) []T {
+	return slices.Compact(slices.SortedFunc(slices.Values(all), compare))
+}
+
+// unnamedSubnets returns the subnets of a port that the description does not name by ID. read is reference or parameter.
+func unnamedSubnets(known *portFacts, described []*legacy.Object,
+	read func(*legacy.Object) (ref string, exact bool)) (all []string) {
+	if known == nil {
+		return nil
+	}
+	var named []string
+	for _, o := range described {
+		ref, _ := read(o)
+		named = append(named, ref)
+	}
+	return slices.DeleteFunc(slices.Clone(known.Subnets), func(id string) bool { return slices.Contains(named, id) })
 }

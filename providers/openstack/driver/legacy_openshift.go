@@ -129,8 +129,9 @@ func (t *translation) openShiftNetwork(n *legacy.Object, path string) {
 			n.Report(provider.FindingBlocker, provider.FindingRequiredField, "uuid",
 				"is required, because no existing instance shows the network; set ports with an override")
 		}
-		for i, subnet := range subnets {
-			p.FixedAddresses = append(p.FixedAddresses, machine.FixedAddress{Subnet: t.openShiftSubnet(subnet, known, i)})
+		unnamed := unnamedSubnets(known, subnets, reference)
+		for _, subnet := range subnets {
+			p.FixedAddresses = append(p.FixedAddresses, machine.FixedAddress{Subnet: openShiftSubnet(subnet, &unnamed)})
 		}
 		switch {
 		case noPairs || unfiltered(p):
@@ -145,14 +146,15 @@ func (t *translation) openShiftNetwork(n *legacy.Object, path string) {
 	}
 }
 
-func (t *translation) openShiftSubnet(subnet *legacy.Object, known *portFacts, i int) string {
+// openShiftSubnet removes the first unnamed subnet from the list if the description does not name the subnet.
+func openShiftSubnet(subnet *legacy.Object, unnamed *[]string) string {
 	subnet.MarkRead("portSecurity") // The old system ignores this field.
 	if subnet.HasContent("portTags") {
 		subnet.Report(provider.FindingLoss, "PortTags", "portTags", "new ports have no tags")
 	}
 	ref, exact := reference(subnet)
-	if known != nil && i < len(known.Subnets) && (!exact || ref == "") {
-		ref = known.Subnets[i]
+	if all := *unnamed; len(all) > 0 && (!exact || ref == "") {
+		ref, *unnamed = all[0], all[1:]
 	}
 	if ref == "" {
 		subnet.Report(provider.FindingBlocker, provider.FindingRequiredField, "uuid",

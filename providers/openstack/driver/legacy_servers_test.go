@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/openstack/machine/sample"
 )
@@ -300,5 +302,31 @@ func TestOnlyRootVolumesOfOtherSystemsAreMarked(t *testing.T) {
 				t.Errorf("got the metadata %v, want %v; server: %v", marked, want, s.servers[serverID])
 			}
 		})
+	}
+}
+
+func TestFactsDoNotDependOnTheOrderOfAnswers(t *testing.T) {
+	port := func(name, network string) ports.Port {
+		return ports.Port{Name: name, NetworkID: network, SecurityGroups: []string{"h", "g", "h"},
+			FixedIPs: []ports.IP{{SubnetID: "t"}, {SubnetID: "s"}, {SubnetID: "t"}}, AllowedAddressPairs: []ports.AddressPair{
+				{IPAddress: "10.0.0.7"}, {IPAddress: "10.0.0.5", MACAddress: "b"}, {IPAddress: "10.0.0.5", MACAddress: "a"},
+				{IPAddress: "10.0.0.7"}}}
+	}
+	all := []ports.Port{port("node-1-1", "n"), port("", "o"), port("", "n"), port("node-1-0", "n")}
+	const rest = `"subnets":["s","t"],"securityGroups":["g","h"],"addressPairs":[{"address":"10.0.0.5","macAddress":"a"},` +
+		`{"address":"10.0.0.5","macAddress":"b"},{"address":"10.0.0.7"}]}`
+	const want = `{"ports":[{"network":"n",` + rest + `,{"network":"o",` + rest + `,{"suffix":"0","network":"n",` + rest +
+		`,{"suffix":"1","network":"n",` + rest + `]}`
+	if got := string(factsOf("node-1", all)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	slices.Reverse(all)
+	for i := range all {
+		slices.Reverse(all[i].FixedIPs)
+		slices.Reverse(all[i].SecurityGroups)
+		slices.Reverse(all[i].AllowedAddressPairs)
+	}
+	if got := string(factsOf("node-1", all)); got != want {
+		t.Errorf("in reverse order: got %s, want %s", got, want)
 	}
 }

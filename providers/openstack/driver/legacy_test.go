@@ -247,6 +247,9 @@ func TestImportOfFilters(t *testing.T) {
 		"no filter, no port security": {`[{"subnets":[{"filter":{"cidr":"10.0.0.0/16"}}],"portSecurity":false}]`, `[]`, legacyFacts,
 			`{"network":"1f1f1f1f-0000-4000-8000-000000000001","fixedAddresses":[{"subnet":"1f1f1f1f-0000-4000-8000-000000000002"}],"portSecurity":false}`,
 			"", ""},
+		"subnet beside an ID": {`[{"subnets":[{"uuid":"b"},{"filter":{"tags":"t"}}],"uuid":"n","noAllowedAddressPairs":true}]`, `[]`,
+			`{"ports":[{"network":"n","subnets":["a","b"]}]}`,
+			`{"network":"n","fixedAddresses":[{"subnet":"b"},{"subnet":"a"}]}`, "", ""},
 		"nothing": {`[]`, `[]`, legacyFacts, `{"network":"1f1f1f1f-0000-4000-8000-000000000001"}`, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -206,7 +206,10 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) (found 
 			if err != nil {
 				return err
 			}
-			located := provider.LocatedInstance{Instance: *in, Machine: domain.Name, Facts: h.legacyFacts(domain, pool)}
+			located := provider.LocatedInstance{Instance: *in, Machine: domain.Name}
+			if located.Facts, err = h.legacyFacts(ctx, domain, pool); err != nil {
+				return err
+			}
 			if domain.metadata.Cluster == "" && domain.metadata.Adoptable != "true" {
 				located.NotAdoptable = "the domain" + missingMarkHelp
 			}
@@ -220,8 +223,9 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) (found 
 	return found, nil
 }
 
-// legacyFacts ignores errors: without the facts, Import uses the defaults.
-func (h *hypervisor) legacyFacts(d *domain, poolName string) []byte {
+// legacyFacts omits the facts of objects that do not exist, for which Import uses defaults. Other errors must not change
+// the plan, so legacyFacts returns them.
+func (h *hypervisor) legacyFacts(ctx context.Context, d *domain, poolName string) ([]byte, error) {
 	var f facts
 	var described struct {
 		Type string `xml:"type,attr"`
@@ -231,23 +235,33 @@ func (h *hypervisor) legacyFacts(d *domain, poolName string) []byte {
 			} `xml:"type"`
 		} `xml:"os"`
 	}
-	if text, err := h.DomainGetXMLDesc(d.Domain, 0); err == nil && xml.Unmarshal([]byte(text), &described) == nil {
-		if slices.Contains([]string{machine.DomainKVM, machine.DomainQEMU}, described.Type) {
-			f.DomainType = described.Type
-		}
-		f.Architecture = map[string]string{"x86_64": machine.ArchitectureAMD64,
-			"aarch64": machine.ArchitectureARM64}[described.OS.Type.Arch]
+	text, err := h.DomainGetXMLDesc(d.Domain, 0)
+	if err == nil && xml.Unmarshal([]byte(text), &described) != nil {
+		return nil, provider.Errorf(provider.Internal, "the XML of domain %.128q cannot be read", d.Name)
 	}
-	if pool, err := h.StoragePoolLookupByName(poolName); err == nil {
-		if _, v, err := h.lookUpVolume(pool, d.Name); err == nil {
+	if err != nil && !isAbsent(err) {
+		return nil, translate(ctx, err, "read domain "+d.Name)
+	}
+	if slices.Contains([]string{machine.DomainKVM, machine.DomainQEMU}, described.Type) {
+		f.DomainType = described.Type
+	}
+	f.Architecture = map[string]string{"x86_64": machine.ArchitectureAMD64,
+		"aarch64": machine.ArchitectureARM64}[described.OS.Type.Arch]
+	pool, err := h.StoragePoolLookupByName(poolName)
+	if err == nil {
+		var v volumeXML
+		if _, v, err = h.lookUpVolume(pool, d.Name); err == nil {
 			f.VolumeBytes = v.Capacity.Bytes
 		}
 	}
+	if err != nil && !isAbsent(err) {
+		return nil, translate(ctx, err, "read volume "+d.Name+" in storage pool "+poolName)
+	}
 	raw, err := json.Marshal(f)
 	if err != nil {
-		return nil // Marshalling strings and numbers cannot fail.
+		return nil, provider.Errorf(provider.Internal, "write the facts of domain %.128q", d.Name)
 	}
-	return raw
+	return raw, nil
 }
 
 // Release implements provider.Importer. The old system has no collector, so there is nothing to remove.

@@ -5,8 +5,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/digitalocean/go-libvirt"
 
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -150,5 +153,40 @@ func TestImportPrefersSecret(t *testing.T) {
 		if f.Level != provider.FindingNote {
 			t.Errorf("unexpected finding %+v", f)
 		}
+	}
+}
+
+func TestFactsOfMissingObjectsAreOmitted(t *testing.T) {
+	const domainXML, poolByName, volumeByName, volumeText = 14, 84, 95, 99 // procedures of the protocol
+	described := xdrString(`<domain type="kvm"><os><type arch="aarch64">hvm</type></os></domain>`)
+	pool := append(xdrString("pool"), make([]byte, libvirt.UUIDBuflen)...)
+	volume := slices.Concat(xdrString("pool"), xdrString("d"), xdrString("key"))
+	capacity := xdrString(`<volume><capacity unit="bytes">7</capacity></volume>`)
+	malformed := []byte{0, 0, 1, 0} // the length of a string without the string
+	for name, test := range map[string]struct {
+		answers map[uint32][]byte // Other calls return that the object does not exist.
+		want    string            // "" means an error
+	}{
+		"all": {map[uint32][]byte{domainXML: described, poolByName: pool, volumeByName: volume, volumeText: capacity},
+			`{"domainType":"kvm","architecture":"arm64","volumeBytes":7}`},
+		"no volume":         {map[uint32][]byte{domainXML: described, poolByName: pool}, `{"domainType":"kvm","architecture":"arm64"}`},
+		"nothing":           {nil, `{}`},
+		"unreadable domain": {map[uint32][]byte{domainXML: malformed}, ""},
+		"no XML":            {map[uint32][]byte{domainXML: xdrString("<")}, ""},
+		"unreadable pool":   {map[uint32][]byte{domainXML: described, poolByName: malformed}, ""},
+		"unreadable volume": {map[uint32][]byte{domainXML: described, poolByName: pool, volumeByName: malformed}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, _ := serve(t, answerCallsWith(capabilitiesXML, test.answers))
+			credentials := provider.NewCredentials(map[string][]byte{"uri": []byte("qemu+tcp://" + address + "/system")})
+			var got []byte
+			err := newTestDriver(t).withHypervisor(t.Context(), credentials, "", func(h *hypervisor) (err error) {
+				got, err = h.legacyFacts(t.Context(), &domain{Domain: libvirt.Domain{Name: "d"}}, "pool")
+				return err
+			})
+			if string(got) != test.want || (err != nil) != (test.want == "") {
+				t.Errorf("got %s, %v; want %q", got, err, test.want)
+			}
+		})
 	}
 }

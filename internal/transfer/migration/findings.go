@@ -28,6 +28,10 @@ const (
 	// CodeNodeMismatch: the Node and the cloud spell the provider ID differently, or two Nodes have the same provider
 	// ID.
 	CodeNodeMismatch = "NodeMismatch"
+	// CodeWrongTarget: the target cluster is not the cluster that the old machines joined.
+	CodeWrongTarget = "WrongTarget"
+	// CodeNodeMissing: the old machine has an instance and names a Node, but the target cluster does not have this Node.
+	CodeNodeMissing = "NodeMissing"
 	// CodeNotAdoptable: the provider refuses to adopt the instance in its current state.
 	CodeNotAdoptable = "NotAdoptable"
 	// CodeNoInstance: the old machine has no instance, so the migration creates no Machine for it.

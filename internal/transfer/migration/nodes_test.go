@@ -44,6 +44,43 @@ func TestMismatchReportsUncertainNodes(t *testing.T) {
 	}
 }
 
+// Rule: migration-checks-the-target.
+func TestPlanChecksTargetCluster(t *testing.T) {
+	for group := range source.Systems() {
+		t.Run(group, func(t *testing.T) {
+			f := fleetOf(t, group, "healthy")
+			if made := f.plan(); len(made.findings.withCode(CodeWrongTarget)) > 0 {
+				t.Errorf("the target cluster has the Nodes:\n%s", made.findings.text())
+			}
+			right := f.nodes
+			f.nodes = nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}}
+			f.node("other", "sim:///other")
+			got := f.plan().expect(t, provider.FindingBlocker, CodeWrongTarget, "Migration/move")
+			named := func(name string) bool { return strings.Contains(got.Message, "Node "+name+" of Machine/") }
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(right.byName)), named) {
+				t.Errorf("the message names no Node: %s", got.Message)
+			}
+			f.nodes.noCluster = true
+			if made := f.plan(); len(made.findings.withCode(CodeWrongTarget)) > 0 {
+				t.Errorf("there is no target cluster:\n%s", made.findings.text())
+			}
+		})
+	}
+}
+
+// Rule: migration-checks-the-target.
+func TestPlanReportsMissingNode(t *testing.T) {
+	f := healthy(t)
+	f.addCopy("Machine", oldMachine, "other", nil)
+	delete(f.nodes.byName, "other")
+	delete(f.nodes.byProviderID, "sim:///other")
+	made := f.plan()
+	made.expect(t, provider.FindingLoss, CodeNodeMissing, "Machine/other")
+	if b := made.blockers(); len(b) > 0 {
+		t.Errorf("one of two Nodes exists, but the plan has the Blockers %s", b)
+	}
+}
+
 // Rule: migration-nodes-lose-traces.
 func TestRemoveTracesKeepsEverythingElse(t *testing.T) {
 	const domain = "node.machine.sapcloud.io/"

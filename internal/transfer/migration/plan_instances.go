@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -78,6 +79,7 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 func (p *planner) matchInstances(machines []candidate) map[*class][]byte {
 	facts := map[*class][]byte{}
 	p.spellNodeIDs(machines)
+	p.checkTarget(machines)
 	taken := map[string]string{} // provider ID → machine
 	for _, m := range p.excludedMachines {
 		for _, in := range m.instances {
@@ -109,6 +111,38 @@ func (p *planner) matchInstances(machines []candidate) map[*class][]byte {
 	}
 	p.reportUnnamed(taken)
 	return facts
+}
+
+// checkTarget reports old machines whose Nodes do not exist, because such machines are replaced after the commit. If the
+// target cluster has no Node of any old machine, it is the wrong cluster.
+func (p *planner) checkTarget(machines []candidate) {
+	if p.nodes.noCluster {
+		return
+	}
+	exists := func(m candidate) bool {
+		return p.nodes.named(m.Machine.NodeName) != nil || slices.ContainsFunc(m.instances, func(in locatedInstance) bool {
+			return len(p.nodes.byProviderID[p.nodeProviderID(m.class, in)]) > 0
+		})
+	}
+	var missing []candidate
+	for _, m := range machines {
+		if m.Machine.NodeName != "" && len(m.instances) > 0 && !m.Machine.Deleting && !exists(m) {
+			missing = append(missing, m)
+		}
+	}
+	if len(missing) > 0 && !slices.ContainsFunc(machines, exists) {
+		p.blockf(CodeWrongTarget, "Migration/"+p.migration.Name, "", "The target cluster has none of the Nodes of %s, for "+
+			"example Node %s of %s. Configure the cluster that the old machines joined as target cluster of the manager, the "+
+			"provider and the migrator, with the value target.kubeconfigSecret.name of the charts. If the Nodes no longer "+
+			"exist, delete or exclude the old machines.", wording.Count(len(missing), "old machine"),
+			missing[0].Machine.NodeName, missing[0].displayName)
+		return
+	}
+	for _, m := range missing {
+		p.plan.findings.addf(provider.FindingLoss, CodeNodeMissing, m.displayName, "", "The target cluster does not have "+
+			"the Node %s of this machine. Unless the Node appears, the machine is replaced when its creation timeout has "+
+			"passed.", m.Machine.NodeName)
+	}
 }
 
 func (p *planner) reportWithoutInstance(m candidate) {

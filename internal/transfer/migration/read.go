@@ -225,12 +225,15 @@ func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().
 type nodes struct {
 	byName       map[string]*corev1.Node
 	byProviderID map[string][]*corev1.Node
+	// noCluster is true if there is no target cluster.
+	noCluster bool
 }
 
 // readNodes reads all Nodes. A nil reader means that there is no target cluster.
 func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 	n := nodes{byName: map[string]*corev1.Node{}, byProviderID: map[string][]*corev1.Node{}}
 	if reader == nil {
+		n.noCluster = true
 		return n, nil
 	}
 	err := eachPage(ctx, reader, func() *corev1.NodeList { return &corev1.NodeList{} }, func(l *corev1.NodeList) {

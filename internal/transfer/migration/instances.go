@@ -7,10 +7,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +45,8 @@ const (
 	CodeNodeWithoutProviderID = "NodeWithoutProviderID"
 	// CodeDifferentVersions: the user data needs a kubelet version, and the Nodes of a group have different versions.
 	CodeDifferentVersions = "DifferentVersions"
+	// CodeNotReady: the instance is stopped, or its Node is not Ready. Machinist would replace such a machine.
+	CodeNotReady = "NotReady"
 	// CodeNoGroup: the instance lacks the key of spec.instances.groupBy.
 	CodeNoGroup = "NoGroup"
 )
@@ -219,22 +223,36 @@ func (p *planner) choose(c *class, in *provider.FoundInstance) (one chosen, ok b
 		skip(CodeManaged, "its tags say that %s manages it. To take over a fleet of that system, see "+
 			"machinist migrate plan --help. If the system no longer exists, remove the tag.", in.OtherSystem)
 		return one, false
-	case in.Instance.State == provider.StateTerminating || in.Instance.State == provider.StateFailed:
+	case in.Instance.State == provider.StateStopped:
+		skip(CodeNotReady, "it is stopped, and Machinist would replace its Machine after the commit. Start the instance, "+
+			"or leave it as it is.")
+		return one, false
+	case in.Instance.State != provider.StateRunning:
 		skip(CodeInFlight, "its state is %s.", in.Instance.State)
 		return one, false
 	}
 	node := p.nodeOf(c, in)
-	switch {
-	case node == nil:
+	if node == nil {
 		skip(CodeNoNode, "no Node of this cluster has its provider ID %s, or its name and one of its addresses.",
 			p.expectedNodeID(c, in))
 		return one, false
+	}
+	system, key := oldSystemOf(node)
+	switch {
 	case isControlPlane(node):
 		skip(source.CodeControlPlane, "its Node %s is part of the control plane.", node.Name)
 		return one, false
 	case hasKey(node.Labels, v1beta1.NodeLabelMachine) || hasKey(node.Annotations, v1beta1.NodeAnnotationMachine):
 		skip(CodeManaged, "its Node %s belongs to Machine %s.", node.Name, cmp.Or(
 			node.Annotations[v1beta1.NodeAnnotationMachine], node.Labels[v1beta1.NodeLabelMachine]))
+		return one, false
+	case key != "":
+		skip(CodeManaged, "its Node %s has the %s of the system %s. To take over a fleet of that system, see machinist "+
+			"migrate plan --help. If the system no longer exists, remove this key from the Node.", node.Name, key, system)
+		return one, false
+	case !isReady(node):
+		skip(CodeNotReady, "its Node %s is not Ready, and Machinist would replace its Machine after the commit. Repair "+
+			"the Node, or leave the instance as it is.", node.Name)
 		return one, false
 	case node.Spec.ProviderID == "":
 		p.blockf(CodeNodeWithoutProviderID, name, "", "The Node %s has the name and an address of the instance, but no "+
@@ -285,6 +303,49 @@ func (p *planner) nodeOf(c *class, in *provider.FoundInstance) *corev1.Node {
 func isControlPlane(node *corev1.Node) bool {
 	return hasKey(node.Labels, "node-role.kubernetes.io/control-plane") ||
 		hasKey(node.Labels, "node-role.kubernetes.io/master")
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// oldSystemOf returns the API group of an old system that has written to a Node, and a key that it has written.
+func oldSystemOf(node *corev1.Node) (group, key string) {
+	systems := source.Systems()
+	for _, group := range slices.Sorted(maps.Keys(systems)) {
+		without := node.DeepCopy()
+		removeTraces(without, systems[group].NodeTraces())
+		left := keysOf(without)
+		for _, key := range keysOf(node) {
+			if !slices.Contains(left, key) {
+				return group, key
+			}
+		}
+	}
+	return "", ""
+}
+
+// keysOf names the keys of a Node that removeTraces may remove.
+func keysOf(node *corev1.Node) (all []string) {
+	for key := range node.Annotations {
+		all = append(all, "annotation "+key)
+	}
+	for key := range node.Labels {
+		all = append(all, "label "+key)
+	}
+	for _, key := range node.Finalizers {
+		all = append(all, "finalizer "+key)
+	}
+	for i := range node.Spec.Taints {
+		all = append(all, "taint "+node.Spec.Taints[i].Key)
+	}
+	for _, owner := range node.OwnerReferences {
+		all = append(all, "owner reference to "+owner.APIVersion+" "+owner.Kind)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // groupOf returns the name of the deployment for an instance.
@@ -354,12 +415,17 @@ func (p *planner) versionOf(group string, all []chosen) (version string) {
 // labelPool is the label by which a new deployment selects its machines.
 const labelPool = "pool"
 
+// creationTimeout is the creation timeout of adopted machines. An instance has no limit for its Node until it is
+// adopted. The default would replace a machine whose Node becomes not Ready during the migration.
+const creationTimeout = 24 * time.Hour
+
 // planGroup adds a deployment, its set and its machines to the plan. The set has the template of the deployment, so
 // no rollout begins. taken contains the names of the machines in the plan.
 func (p *planner) planGroup(c *class, name, version string, all []chosen, taken map[string]bool) {
 	labels := map[string]string{labelPool: name}
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: labels},
-		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: c.name}, Version: version}}
+		Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: c.name}, Version: version,
+			Timeouts: v1beta1.MachineTimeouts{Creation: &metav1.Duration{Duration: creationTimeout}}}}
 	replicas := int32(len(all))
 	of := func(kind string, owners ...metav1.OwnerReference) *metav1.ObjectMeta {
 		return &metav1.ObjectMeta{Namespace: p.migration.Namespace, Name: name, UID: uidOf(kind + "/" + name),
@@ -370,6 +436,9 @@ func (p *planner) planGroup(c *class, name, version string, all []chosen, taken 
 			Spec: v1beta1.MachineDeploymentSpec{Replicas: &replicas, Selector: metav1.LabelSelector{MatchLabels: labels},
 				Template: template}}}}
 	p.deployment(d)
+	p.plan.findings.addf(provider.FindingNote, source.CodeCreationTimeout, d.displayName, "spec.template.spec.timeouts",
+		"A Machine has %s to get a Ready Node. To replace new machines earlier, change this timeout after the commit. The "+
+			"change starts no rollout.", creationTimeout)
 	owner := metav1.OwnerReference{Kind: "MachineDeployment", Name: name, UID: d.old.GetUID(), Controller: ptr.To(true)}
 	s := conversion{old: of("set", owner), displayName: "MachineSet/" + name, Converted: source.Converted{
 		ClassName: c.name,

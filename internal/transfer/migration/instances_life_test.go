@@ -23,6 +23,9 @@ func newAdoption(t *testing.T) *journey {
 		found := foundInstance(in.Instance.NodeName)
 		found.Metadata["pool"] = []string{"a", "b"}[i%2]
 		l.cloud.found = append(l.cloud.found, found)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: found.Name}}
+		l.must(l.admin.Patch(l.ctx, node, merge(`{"metadata":{"finalizers":null,"annotations":null}}`)))
+		l.makeReady(node)
 	}
 	l.cloud.located = nil
 	m := &v1beta1.Migration{}
@@ -54,6 +57,12 @@ func newAdoption(t *testing.T) *journey {
 		}
 	}
 	return l
+}
+
+func (l *journey) makeReady(node *corev1.Node) {
+	l.Helper()
+	node.Status = readyStatus()
+	l.must(l.admin.Status().Update(l.ctx, node))
 }
 
 func (l *journey) nodesOfAdoption() map[string]string {
@@ -142,6 +151,7 @@ func TestAdoptionStopsWhenInstancesChange(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: late.Name},
 				Spec: corev1.NodeSpec{ProviderID: late.Instance.ProviderID}}
 			l.must(l.admin.Create(l.ctx, node))
+			l.makeReady(node)
 			l.cloud.found = append(l.cloud.found, late)
 			eventually(l, "the migration reports that the plan has changed", func() bool {
 				m := l.pass()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,9 +34,18 @@ func unmanagedFleet(t testing.TB, names ...string) *oldFleet {
 	f.own.classes["small"] = classOfInstances("fleet")
 	for _, name := range names {
 		f.cloud.found = append(f.cloud.found, foundInstance(name))
-		f.node(name, "sim:///"+name)
+		f.readyNode(name)
 	}
 	return f
+}
+
+// readyNode adds the Node of an instance.
+func (f *oldFleet) readyNode(instance string) {
+	f.node(instance, "sim:///"+instance).Status = readyStatus()
+}
+
+func readyStatus() corev1.NodeStatus {
+	return corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
 }
 
 func foundInstance(name string) provider.FoundInstance {
@@ -81,6 +91,9 @@ func TestPlanGroupsInstances(t *testing.T) {
 			t.Errorf("deployment %s has no set with its own template, so that a rollout would replace its machines",
 				d.object.Name)
 		}
+		if got := d.sets[0].object.Spec.Template.Spec.Timeouts.CreationOrDefault(); got != 24*time.Hour {
+			t.Errorf("the machines of deployment %s have only %s to become Ready", d.object.Name, got)
+		}
 		if d.object.Spec.Template.Spec.ClassRef.Name != "small" || d.object.Labels[v1beta1.LabelFreeze] == "" {
 			t.Errorf("deployment %s is not frozen or has another class: %+v", d.object.Name, d.object)
 		}
@@ -116,7 +129,7 @@ func TestPlanSelectsInstances(t *testing.T) {
 	} {
 		f := unmanagedFleet(t, "web-1", "web-2", "db-1")
 		f.cloud.found = append(f.cloud.found, other)
-		f.node("web-9", "sim:///web-9")
+		f.readyNode("web-9")
 		c.selector.ClassRef.Name = "small"
 		f.migration.Spec.Instances = &c.selector
 		if got := slices.Sorted(maps.Keys(f.planInstances().adopted())); !slices.Equal(got, c.want) {
@@ -147,6 +160,21 @@ func TestPlanSkipsInstancesOfOthers(t *testing.T) {
 		"it is being deleted": {func(_ *oldFleet, in *provider.FoundInstance, _ *corev1.Node) {
 			in.Instance.State = provider.StateTerminating
 		}, CodeInFlight},
+		"it is stopped": {func(_ *oldFleet, in *provider.FoundInstance, _ *corev1.Node) {
+			in.Instance.State = provider.StateStopped
+		}, CodeNotReady},
+		"it has not booted": {func(_ *oldFleet, in *provider.FoundInstance, _ *corev1.Node) {
+			in.Instance.State = provider.StatePending
+		}, CodeInFlight},
+		"its Node is not Ready": {func(_ *oldFleet, _ *provider.FoundInstance, node *corev1.Node) {
+			node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		}, CodeNotReady},
+		"its Node has an annotation of the Cluster API": {func(_ *oldFleet, _ *provider.FoundInstance, node *corev1.Node) {
+			node.Annotations = map[string]string{"cluster.x-k8s.io/machine": "b"}
+		}, CodeManaged},
+		"its Node has a label of Kubermatic": {func(_ *oldFleet, _ *provider.FoundInstance, node *corev1.Node) {
+			node.Labels = map[string]string{"machine-controller/owned-by": "b"}
+		}, CodeManaged},
 		"it has no Node": {func(f *oldFleet, _ *provider.FoundInstance, node *corev1.Node) {
 			delete(f.nodes.byName, node.Name)
 			delete(f.nodes.byProviderID, node.Spec.ProviderID)
@@ -247,7 +275,7 @@ func TestPlanNamesMachinesAfterInstances(t *testing.T) {
 		in := foundInstance(fmt.Sprintf("id-%d", i))
 		in.Name = name
 		f.cloud.found = append(f.cloud.found, in)
-		f.node(in.Instance.NodeName, in.Instance.ProviderID)
+		f.readyNode(in.Instance.NodeName)
 	}
 	f.migration.Spec.Instances.GroupBy = "no such key"
 	made := f.planInstances()
@@ -306,7 +334,7 @@ func TestPlanOfInstancesIsFixed(t *testing.T) {
 	f := unmanagedFleet(t, "web-1")
 	before := f.planInstances()
 	f.cloud.found = append(f.cloud.found, foundInstance("web-2"))
-	f.node("web-2", "sim:///web-2")
+	f.readyNode("web-2")
 	if after := f.planInstances(); after.hash == before.hash {
 		t.Errorf("the plan %s does not change with another instance", after.hash)
 	}

@@ -241,6 +241,9 @@ func readNodes(ctx context.Context, reader client.Reader) (nodes, error) {
 			node := &l.Items[i]
 			node.ManagedFields = nil
 			node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses,
+				Conditions: slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+					return c.Type != corev1.NodeReady
+				}),
 				NodeInfo: corev1.NodeSystemInfo{KubeletVersion: node.Status.NodeInfo.KubeletVersion}}
 			n.byName[node.Name] = node
 			if id := node.Spec.ProviderID; id != "" {

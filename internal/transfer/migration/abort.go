@@ -57,9 +57,6 @@ func (p *pass) runAborting(ctx context.Context) error {
 	if err := p.takeFenceDown(ctx); err != nil {
 		return err
 	}
-	if err := p.startWorkloads(ctx, p.migration); err != nil {
-		return err
-	}
 	return p.enter(v1beta1.MigrationAborted)
 }
 

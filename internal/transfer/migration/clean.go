@@ -15,8 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// runCleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down. If
-// objects stay with the old system, runCleaning starts the old workloads again.
+// runCleaning applies the postponed changes, removes the old CustomResourceDefinitions, and takes the fence down.
 func (p *pass) runCleaning(ctx context.Context) error {
 	scope := fenceScope{allNamespaces: !keepsKinds(p.system.Group()), copiesOpen: true}
 	if fenced, err := p.ensureFenced(ctx, scope); err != nil || !fenced {
@@ -39,11 +38,6 @@ func (p *pass) runCleaning(ctx context.Context) error {
 	}
 	if err := p.takeFenceDown(ctx); err != nil {
 		return err
-	}
-	if len(p.migration.Spec.Exclude) > 0 {
-		if err := p.startWorkloads(ctx, p.migration); err != nil {
-			return err
-		}
 	}
 	return p.enter(v1beta1.MigrationCompleted)
 }

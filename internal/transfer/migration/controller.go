@@ -153,6 +153,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if m.Status.Phase.HasEnded() {
 		r.rememberStatus(m, &m.Status)
+		if err := r.startWorkloads(ctx, m); err != nil {
+			return reconcile.Result{}, err
+		}
 		return r.removeLateFence(ctx, m)
 	}
 	p := &pass{Reconciler: r, migration: m, requeueAfter: r.Timing.Poll}
@@ -371,10 +374,6 @@ func (r *Reconciler) removeLateFence(ctx context.Context, m *v1beta1.Migration) 
 		err = errors.Join(r.resume(ctx, m), r.removeRecord(ctx, m))
 	default:
 		err = p.takeFenceDown(ctx)
-	}
-	restart := m.Status.Phase == v1beta1.MigrationAborted || len(m.Spec.Exclude) > 0
-	if err == nil && !others && restart {
-		err = r.startWorkloads(ctx, m)
 	}
 	if err != nil {
 		return reconcile.Result{}, err

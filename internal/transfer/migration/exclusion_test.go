@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -173,8 +175,23 @@ func TestMigrationLeavesExcludedObjects(t *testing.T) {
 			t.Errorf("%s remains", name)
 		}
 	}
+	if n := l.replicas(); n != 0 {
+		t.Errorf("before the end is stored, the old workload has %d replicas", n)
+	}
+	l.pass()
 	if n := l.replicas(); n != 2 {
 		t.Errorf("the old workload has %d of 2 replicas", n)
+	}
+	stopped := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.from, Name: oldWorkload}}
+	l.must(l.admin.Patch(l.ctx, stopped, merge(`{"spec":{"replicas":0}}`)))
+	l.r.forget(m.UID) // A restarted migrator has no memory.
+	l.outlastFormerLeader()
+	if n := l.replicas(); n != 0 {
+		t.Errorf("a user stopped the old workload, but the migrator has scaled it to %d again", n)
+	}
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	if len(m.Finalizers) > 0 {
+		t.Errorf("the migration has the finalizers %v", m.Finalizers)
 	}
 	l.fenceIsDown()
 	l.cleanOld()

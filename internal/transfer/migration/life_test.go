@@ -104,7 +104,8 @@ func TestMigrationIsAborted(t *testing.T) {
 		}
 		l.unchanged(before)
 	}
-	m := l.runUntil(v1beta1.MigrationAborted)
+	l.runUntil(v1beta1.MigrationAborted)
+	m := l.pass()
 	l.fenceIsDown()
 	if left := l.ownObjects(); len(left) > 0 {
 		t.Errorf("objects of Machinist remain: %v", slices.Sorted(maps.Keys(left)))
@@ -229,6 +230,7 @@ func TestMigrationOfMissingNamespace(t *testing.T) {
 	}
 	l.stage(v1beta1.MigrationAbort)
 	l.runUntil(v1beta1.MigrationAborted)
+	l.pass()
 	if n := l.replicas(); n != 2 {
 		t.Errorf("the old workload has %d of 2 replicas", n)
 	}

@@ -39,7 +39,8 @@ The migrator: its ServiceAccount, roles and Deployment. The template takes a dic
 {{- $labels := include "machinist.labels" . | fromYaml -}}
 {{- $subjects := list (dict "kind" "ServiceAccount" "name" .name "namespace" (include "machinist.namespace" .root)) -}}
 {{- $subjects = concat $subjects .root.Values.rbac.controlSubjects -}}
-{{- $role := .root.Files.Get "files/rbac/migrator-namespace.yaml" | replace "machinist-migrator-PROVIDER" .name | fromYaml -}}
+{{- $text := .root.Files.Get "files/rbac/migrator-namespace.yaml" | replace "machinist-migrator-PROVIDER" .name -}}
+{{- $role := $text | replace "PROVIDER" .root.Values.provider.name | fromYaml -}}
 {{- $_ := set $role.metadata "labels" $labels }}
 ---
 {{ toYaml $role }}

@@ -1,9 +1,11 @@
 package migration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +14,13 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/install"
@@ -521,6 +525,53 @@ func TestRoleNamesAllDefinitionsOfOldKinds(t *testing.T) {
 			if listed := strings.Contains(string(text), "- "+name+"\n"); listed == keepsKinds(group) {
 				t.Errorf("the role names the definition %s: %t", name, listed)
 			}
+		}
+	}
+}
+
+// A migrator reads bootstrap configs, which contain tokens, only in the namespaces of migrations, and it cannot delete
+// a Cluster or its infrastructure.
+func TestRolesForClusterAPI(t *testing.T) {
+	const infrastructure, bootstrap = "infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"
+	allows := func(file, group, resource, verb string) bool {
+		text, err := os.ReadFile("../../../config/rbac/migrator-" + file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		role := &rbacv1.ClusterRole{} // the first document
+		if err := yaml.Unmarshal(bytes.Split(text, []byte("\n---\n"))[0], role); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Verbs, verb) &&
+				(slices.Contains(rule.Resources, "*") || slices.Contains(rule.Resources, resource))
+		})
+	}
+	for _, access := range []struct {
+		file, group, resource, verb string
+		want                        bool
+	}{
+		{"control", bootstrap, "kubeadmconfigs", "list", false},
+		{"control", infrastructure, "azuremachines", "list", false},
+		{"control", infrastructure, "azureclusteridentities", "list", true},
+		{"control", infrastructure, "openstackclusteridentities", "list", true},
+		{"namespace", bootstrap, "kubeadmconfigs", "list", true},
+		{"namespace", bootstrap, "kubeadmconfigs", "delete", true},
+		{"namespace", infrastructure, "azureclusters", "list", true},
+		{"namespace", infrastructure, "azureclusters", "delete", false},
+		{"namespace", infrastructure, "PROVIDERmachines", "delete", true},
+		{"namespace", infrastructure, "openstackservers", "delete", true},
+		{"namespace", provider.SourceClusterAPI, "clusters", "patch", true},
+		{"namespace", provider.SourceClusterAPI, "clusters", "delete", false},
+	} {
+		if got := allows(access.file, access.group, access.resource, access.verb); got != access.want {
+			t.Errorf("migrator-%s: %s of %s.%s is allowed: %t", access.file, access.verb, access.resource, access.group, got)
+		}
+	}
+	for _, kind := range source.Systems()[provider.SourceClusterAPI].Kinds() {
+		want := kind.Role != source.RoleOther
+		if got := allows("namespace", kind.Group, kind.Resource, "delete"); got != want {
+			t.Errorf("the deletion of %s is allowed: %t", kind.Resource, got)
 		}
 	}
 }

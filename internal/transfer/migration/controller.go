@@ -110,7 +110,7 @@ func New(o Options) *Reconciler {
 	}
 	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[wait]time.Time{},
 		counts: map[types.UID]count{}, written: map[types.NamespacedName]stored{},
-		replan: replanner{changes: make(chan event.GenericEvent)}}
+		replan: replanner{changes: make(chan event.GenericEvent), delays: map[types.NamespacedName]time.Duration{}}}
 }
 
 func (r *Reconciler) fenceOf(m *v1beta1.Migration) *fence {

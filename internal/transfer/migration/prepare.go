@@ -118,22 +118,10 @@ func (p *pass) runPlanning(ctx context.Context) error {
 	m := p.migration
 	p.requeueAfter = p.Timing.Replan
 	p.watchOldObjects(ctx, m, p.system)
-	defer p.recordDuration(p.Clock.Now())
-	plan, own, _, err := p.makePlan(ctx)
+	start := p.Clock.Now()
+	plan, err := p.checkedPlan(ctx)
+	p.planned(m, start, err)
 	if err != nil {
-		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown, withRemedy(err))
-		return err
-	}
-	if err := p.checkOverlaps(ctx, plan); err != nil {
-		return err
-	}
-	if err := p.checkSecretNames(ctx, plan, own); err != nil {
-		return err
-	}
-	if err := p.dryRun(ctx, plan, own); err != nil {
-		return err
-	}
-	if err := p.publish(ctx, plan); err != nil {
 		return err
 	}
 	p.storePlan(plan)
@@ -144,6 +132,25 @@ func (p *pass) runPlanning(ctx context.Context) error {
 		return err
 	}
 	return p.enter(v1beta1.MigrationFencing)
+}
+
+// checkedPlan makes a plan, adds the findings of checks in the control cluster, and publishes the plan.
+func (p *pass) checkedPlan(ctx context.Context) (*plan, error) {
+	plan, own, _, err := p.makePlan(ctx)
+	if err != nil {
+		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonPlanUnknown, withRemedy(err))
+		return nil, err
+	}
+	if err := p.checkOverlaps(ctx, plan); err != nil {
+		return nil, err
+	}
+	if err := p.checkSecretNames(ctx, plan, own); err != nil {
+		return nil, err
+	}
+	if err := p.dryRun(ctx, plan, own); err != nil {
+		return nil, err
+	}
+	return plan, p.publish(ctx, plan)
 }
 
 // storePlan updates the plan in the status. The time changes only together with the plan, so an unchanged plan

@@ -28,9 +28,9 @@ const replanDelay = time.Second
 type replanner struct {
 	changes chan event.GenericEvent
 
-	mu       sync.Mutex
-	watches  sync.Map      // an oldWatch for the NamespacedName of each Migration
-	planTook time.Duration // duration of the last plan
+	mu      sync.Mutex
+	watches sync.Map // an oldWatch for the NamespacedName of each Migration
+	delays  map[types.NamespacedName]time.Duration
 }
 
 type oldWatch struct {
@@ -42,22 +42,28 @@ type oldWatch struct {
 func (r *Reconciler) ChangesOfOldObjects() ctrlsource.Source {
 	return ctrlsource.Channel(r.replan.changes, handler.Funcs{GenericFunc: func(_ context.Context, e event.GenericEvent,
 		queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}, r.replan.delay())
+		key := client.ObjectKeyFromObject(e.Object)
+		queue.AddAfter(reconcile.Request{NamespacedName: key}, r.replan.delay(key))
 	}})
 }
 
-// delay returns the time until the next plan. Plans of a large fleet take long. If its objects change all the time,
-// the migrator still rests between two plans.
-func (p *replanner) delay() time.Duration {
+// delay returns the time from a change of an old object to the next plan of a Migration.
+func (p *replanner) delay(key types.NamespacedName) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(replanDelay, 2*p.planTook)
+	return max(replanDelay, p.delays[key])
 }
 
-func (r *Reconciler) recordDuration(start time.Time) {
+// planned sets the delay of the next plan. Plans of a large fleet take long. If its objects change all the time, the
+// migrator still rests between two plans. After a failed plan, a change causes no plan earlier than in Timing.Replan.
+func (r *Reconciler) planned(m *v1beta1.Migration, start time.Time, err error) {
 	r.replan.mu.Lock()
 	defer r.replan.mu.Unlock()
-	r.replan.planTook = r.Clock.Since(start)
+	key, delay := client.ObjectKeyFromObject(m), 2*r.Clock.Since(start)
+	if err != nil {
+		delay = max(r.replan.delays[key], r.Timing.Replan)
+	}
+	r.replan.delays[key] = delay
 }
 
 // watchOldObjects starts to watch the old objects of a Migration, unless it already watches them.
@@ -124,6 +130,9 @@ func (r *Reconciler) watchKind(ctx context.Context, m *v1beta1.Migration, kind s
 }
 
 func (r *Reconciler) stopWatching(key types.NamespacedName) {
+	r.replan.mu.Lock()
+	defer r.replan.mu.Unlock()
+	delete(r.replan.delays, key)
 	if watched, found := r.replan.watches.LoadAndDelete(key); found {
 		watched.(oldWatch).stop()
 	}

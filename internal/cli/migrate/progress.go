@@ -28,6 +28,27 @@ var phases = map[v1beta1.MigrationPhase]string{
 	v1beta1.MigrationAborted:    "the old system manages the fleet again",
 }
 
+// effectOf describes the phase. At the end, it also says how many objects stay with the old system.
+func effectOf(m *v1beta1.Migration) string {
+	text, excluded := phases[phaseOf(m)], len(m.Spec.Exclude)
+	if m.Spec.Source == v1beta1.MigrationSourceInstances {
+		return withoutOldSystem.Replace(text)
+	}
+	if phaseOf(m) != v1beta1.MigrationCompleted || excluded == 0 {
+		return text
+	}
+	for _, f := range m.Status.Findings { // The plan also counts the sets and machines of these objects.
+		if f.Code == "Excluded" {
+			excluded = max(excluded, int(f.Count))
+		}
+	}
+	stay := " stay"
+	if excluded == 1 {
+		stay += "s"
+	}
+	return text + ", except that " + wording.Count(excluded, "excluded object") + stay + " with the old system"
+}
+
 // phaseOf returns the phase of a migration. Until a migrator has processed the Migration, the phase is Planning.
 func phaseOf(m *v1beta1.Migration) v1beta1.MigrationPhase {
 	if m.Status.Phase == "" {
@@ -45,7 +66,7 @@ func Line(m *v1beta1.Migration) string {
 		return fmt.Sprintf("Waiting for the migrator of provider %s to process migration %q", m.Spec.Provider, m.Name)
 	}
 	phase := phaseOf(m)
-	line := string(phase) + ": " + phases[phase]
+	line := string(phase) + ": " + effectOf(m)
 	if n := numbers(m); n != "" {
 		line += " (" + n + ")"
 	}

@@ -52,6 +52,9 @@ type Status struct {
 	Commands []Command `json:"commands,omitempty"`
 	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
 	ReadErrors []string `json:"unread,omitempty"`
+
+	// effect describes the phase.
+	effect string
 }
 
 // Command is a command that the user can run for a migration.
@@ -79,7 +82,7 @@ func StatusOf(m *v1beta1.Migration, now time.Time, migrator *why.Process) Status
 		Stage: cmp.Or(m.Spec.Stage, v1beta1.MigrationPlan), Phase: m.Status.Phase, Observed: IsObserved(m),
 		Created: m.CreationTimestamp.UTC(), PlanHash: m.Status.PlanHash, Machines: m.Status.Machines,
 		StoppedWorkloads: m.Status.Fence.Workloads, Conditions: m.Status.Conditions, Troubles: Problems(m),
-		Migrator: migrator,
+		Migrator: migrator, effect: effectOf(m),
 	}
 	if m.DeletionTimestamp != nil {
 		deleted := m.DeletionTimestamp.UTC()

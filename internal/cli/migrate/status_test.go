@@ -60,6 +60,12 @@ func scenes() map[string]*v1beta1.Migration {
 			committed(m)
 			m.Status.Machines = v1beta1.MigrationCounts{Total: 12, Copied: 12, Adopted: 12}
 		}),
+		"completed-partly": inPhase(v1beta1.MigrationCompleted, func(m *v1beta1.Migration) {
+			committed(m)
+			m.Spec.Exclude = []string{"MachineDeployment/windows"}
+			m.Status.Findings = []v1beta1.MigrationFinding{{Level: "Note", Code: "Excluded", Count: 3,
+				Message: "MachineDeployment/windows: The object stays with the old system."}}
+		}),
 		"aborting": inPhase(v1beta1.MigrationAborting, func(m *v1beta1.Migration) {
 			m.Spec.Stage, m.Status.Machines.Adopted = v1beta1.MigrationAbort, 2
 			set(m, v1beta1.ConditionAdopted, metav1.ConditionFalse, v1beta1.ReasonAborted, "Waiting for 2 instances.")

@@ -20,11 +20,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 		printer.Sanitize(s.Source), printer.Sanitize(s.SourceNamespace), printer.Sanitize(s.Provider))
 	_ = printer.Table(out, head, [][]string{s.row(style)})
 	phase := cmp.Or(s.Phase, v1beta1.MigrationPlanning)
-	text := phases[phase]
-	if s.Source == v1beta1.MigrationSourceInstances {
-		text = withoutOldSystem.Replace(text)
-	}
-	fmt.Fprintf(out, "\n%s: %s.\n", phase, text)
+	fmt.Fprintf(out, "\n%s: %s.\n", phase, s.effect)
 	if !s.Observed {
 		fmt.Fprintf(out, "The migrator has not processed the last change of the specification yet.\n")
 	}

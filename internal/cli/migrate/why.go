@@ -48,7 +48,7 @@ func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 		}
 	}
 	last := why.Finding{Object: about, Reason: string(phase), NextStep: s.NextStep,
-		Description: string(phase) + ": " + phases[phase] + "."}
+		Description: string(phase) + ": " + effectOf(m) + "."}
 	if n := numbers(m); n != "" {
 		last.Message = n + "."
 	}

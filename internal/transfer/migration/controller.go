@@ -153,7 +153,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if m.Status.Phase.HasEnded() {
 		r.rememberStatus(m, &m.Status)
-		if err := r.startWorkloads(ctx, m); err != nil {
+		if err := r.startWorkloadsOnce(ctx, m); err != nil {
 			return reconcile.Result{}, err
 		}
 		return r.removeLateFence(ctx, m)

@@ -210,16 +210,29 @@ func (r *Reconciler) stopWorkloads(ctx context.Context, m *v1beta1.Migration,
 	return "", nil
 }
 
-// startWorkloads restores the replicas of the old workloads after an abort, or if objects stay with the old system.
-// startWorkloads removes the workloads from the status, so that a workload that a user stops later is not started
-// again. The phase has already ended, because any earlier phase would stop the workloads again if its end cannot be
-// stored. Only workloads that the spec names are scaled, because a user who can write the status may lack the
-// permission to scale workloads.
-func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
+// startWorkloadsOnce starts the old workloads after an abort, or if objects stay with the old system. Then it removes
+// them from the status, so that a workload that a user stops later is not started again. The phase has already ended,
+// because any earlier phase would stop the workloads again if its end cannot be stored.
+func (r *Reconciler) startWorkloadsOnce(ctx context.Context, m *v1beta1.Migration) error {
 	if m.Status.Phase == v1beta1.MigrationCompleted && len(m.Spec.Exclude) == 0 || len(m.Status.Fence.Workloads) == 0 ||
 		!controllerutil.ContainsFinalizer(m, v1beta1.MigrationFinalizer) {
 		return nil
 	}
+	if err := r.startWorkloads(ctx, m); err != nil {
+		return err
+	}
+	m.Status.Fence.Workloads = nil
+	if err := r.Control.Status().Update(ctx, m); err != nil {
+		r.rememberStatus(m, nil) // The update may have been stored without an answer.
+		return fmt.Errorf("record that the old workloads are started: %w", err)
+	}
+	r.rememberStatus(m, &m.Status)
+	return nil
+}
+
+// startWorkloads restores the replicas of the old workloads. startWorkloads scales only workloads that the spec
+// names, because a user who can write the status may lack the permission to scale workloads.
+func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) error {
 	for _, w := range m.Status.Fence.Workloads {
 		if !slices.Contains(m.Spec.Fence.Workloads, w.Workload()) {
 			continue
@@ -235,12 +248,6 @@ func (r *Reconciler) startWorkloads(ctx context.Context, m *v1beta1.Migration) e
 			return err
 		}
 	}
-	m.Status.Fence.Workloads = nil
-	if err := r.Control.Status().Update(ctx, m); err != nil {
-		r.rememberStatus(m, nil) // The update may have been stored without an answer.
-		return fmt.Errorf("record that the old workloads are started: %w", err)
-	}
-	r.rememberStatus(m, &m.Status)
 	return nil
 }
 

@@ -284,6 +284,10 @@ func (l *legacy) work(add func(string, func(context.Context) error)) {
 				return l.client().Patch(ctx, l.editable(source.RoleMachine, m),
 					client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 			})
+		case m.DeletionTimestamp == nil && l.lacksOwner(m):
+			add("owns the infrastructure object of "+m.Name, func(ctx context.Context) error {
+				return l.ownInfrastructure(ctx, m.Name, m.UID)
+			})
 		case m.DeletionTimestamp != nil || in == nil && l.isPending(m.UID):
 		case in == nil:
 			add("requests the instance of "+m.Name, func(context.Context) error {

@@ -2,7 +2,10 @@ package simulation
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/apiserver"
 )
@@ -60,7 +64,28 @@ func (l *legacy) createMachine(ctx context.Context, c client.Client, machine *un
 		ref := machine.Object["spec"].(map[string]any)["infrastructureRef"].(map[string]any)
 		ref["kind"], ref["name"] = "SimMachine", machine.GetName()
 	}
-	return c.Create(ctx, machine)
+	if err := c.Create(ctx, machine); err != nil || !l.isClusterAPI() {
+		return err
+	}
+	return l.ownInfrastructure(ctx, machine.GetName(), machine.GetUID())
+}
+
+// ownInfrastructure makes a machine the owner of its infrastructure object.
+func (l *legacy) ownInfrastructure(ctx context.Context, name string, uid types.UID) error {
+	o := linkedObject(infrastructureKind("SimMachine"), name, nil)
+	return l.world.control.Client(oldController).Patch(ctx, o, client.RawPatch(types.MergePatchType, fmt.Appendf(nil,
+		`{"metadata":{"ownerReferences":[{"apiVersion":%q,"kind":"Machine","name":%q,"uid":%q,"controller":true}]}}`,
+		l.kind(source.RoleMachine).GroupVersion(), name, uid)))
+}
+
+// lacksOwner reports whether the infrastructure object of a machine exists, but does not belong to the machine yet.
+func (l *legacy) lacksOwner(machine *apiserver.Custom) bool {
+	if !l.isClusterAPI() {
+		return false
+	}
+	return slices.ContainsFunc(l.world.control.Snapshot(infrastructureKind("SimMachine")), func(o client.Object) bool {
+		return o.GetName() == machine.Name && !metav1.IsControlledBy(o, machine)
+	})
 }
 
 // deleteInfrastructure deletes the infrastructure object of an old machine whose instance is gone.

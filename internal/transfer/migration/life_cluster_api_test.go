@@ -1,16 +1,22 @@
 package migration
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -36,9 +42,19 @@ func (l *journey) putLinked(put func(*unstructured.Unstructured)) {
 			copied := object.DeepCopy()
 			copied.SetName(l.from + "-" + suffix)
 			copied.SetFinalizers([]string{"part.example.com"})
+			machine := l.machineOf(copied.GetName())
+			copied.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: machine.GetAPIVersion(), Kind: "Machine",
+				Name: machine.GetName(), UID: machine.GetUID()}})
 			put(copied)
 		}
 	}
+}
+
+func (l *journey) machineOf(part string) *unstructured.Unstructured {
+	l.Helper()
+	machine := oldObject(l.group, "v1beta2", "Machine", l.from, part)
+	l.must(l.admin.Get(l.ctx, client.ObjectKeyFromObject(machine), machine))
+	return machine
 }
 
 // linkedState returns the names of the infrastructure objects, bootstrap configs and Clusters.
@@ -198,4 +214,70 @@ func TestPartsAreRemovedBeforeMachine(t *testing.T) {
 	l.stage(v1beta1.MigrationCommit)
 	l.runUntil(v1beta1.MigrationCompleted)
 	l.cleanOld()
+}
+
+// refusingServers is a client that cannot delete OpenStackServers for a while.
+type refusingServers struct {
+	client.Client
+	refusals int
+}
+
+func (c *refusingServers) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if o.GetObjectKind().GroupVersionKind().Kind == "OpenStackServer" && c.refusals > 0 {
+		c.refusals--
+		return apierrors.NewServerTimeout(schema.GroupResource{Resource: "openstackservers"}, "delete", 1)
+	}
+	return c.Client.Delete(ctx, o, opts...)
+}
+
+// An OpenStackServer is found only through its OpenStackMachine, so it must not stay if the process ends between the
+// two deletions. Otherwise, Cluster API would later delete the instance with it.
+func TestServerIsRemovedBeforeItsOpenStackMachine(t *testing.T) {
+	l := newJourneyOf(t, provider.SourceClusterAPI)
+	machine := l.machineOf(l.from + "-a")
+	parts := l.putOpenStackParts(machine)
+	exists := func(i int) bool {
+		err := l.admin.Get(l.ctx, client.ObjectKeyFromObject(parts[i]), parts[i].DeepCopy())
+		l.must(client.IgnoreNotFound(err))
+		return err == nil
+	}
+	l.must(l.admin.Patch(l.ctx, machine, merge(`{"spec":{"infrastructureRef":{"kind":"OpenStackMachine"}}}`)))
+	l.adoptedFleet()
+	refusing := &refusingServers{Client: l.r.Control, refusals: 2}
+	l.r.Control = refusing
+	l.stage(v1beta1.MigrationCommit)
+	eventually(t, "the migration is completed", func() bool {
+		_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
+		if err != nil && !apierrors.IsServerTimeout(err) {
+			t.Fatal(err)
+		}
+		if exists(1) && !exists(0) {
+			t.Fatal("the OpenStackServer exists without its OpenStackMachine")
+		}
+		l.playProvider()
+		l.clock.Step(time.Second)
+		m := &v1beta1.Migration{}
+		l.must(l.admin.Get(l.ctx, l.key, m))
+		return m.Status.Phase == v1beta1.MigrationCompleted
+	})
+	if exists(0) || exists(1) || refusing.refusals > 0 {
+		t.Errorf("OpenStackMachine exists: %t, OpenStackServer exists: %t, refusals left: %d", exists(0), exists(1),
+			refusing.refusals)
+	}
+	l.cleanOld()
+}
+
+// putOpenStackParts creates an OpenStackMachine and its OpenStackServer.
+func (l *journey) putOpenStackParts(machine *unstructured.Unstructured) (parts []*unstructured.Unstructured) {
+	l.Helper()
+	owner := machine
+	for _, kind := range []string{"OpenStackMachine", "OpenStackServer"} {
+		part := oldObject("infrastructure.cluster.x-k8s.io", "v1beta1", kind, l.from, machine.GetName())
+		part.SetFinalizers([]string{"part.example.com"})
+		part.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(),
+			Name: owner.GetName(), UID: owner.GetUID()}})
+		l.must(l.admin.Create(l.ctx, part))
+		parts, owner = append(parts, part), part
+	}
+	return parts
 }

@@ -150,7 +150,6 @@ func (l *journey) makeOld(group string) {
 	}
 	sample := sources.Samples(group)["healthy"]
 	if group == provider.SourceClusterAPI {
-		l.putLinked(func(object *unstructured.Unstructured) { put(object) })
 		sample = append(sample, sources.Samples(group)["control-plane"][:2]...)
 	}
 	for _, object := range sample {
@@ -185,6 +184,9 @@ func (l *journey) makeOld(group string) {
 				l.must(l.admin.Delete(l.ctx, made))
 			}
 		}
+	}
+	if group == provider.SourceClusterAPI {
+		l.putLinked(func(object *unstructured.Unstructured) { put(object) })
 	}
 	labels := map[string]string{"app": oldWorkload}
 	two := int32(2)

@@ -79,12 +79,16 @@ func (l *linkedObjects) list(kind schema.GroupKind, namespace string) map[string
 	return list
 }
 
-// partsOf returns the existing parts of an old machine.
-func (p *pass) partsOf(namespace string, parts []source.Part) (all []*unstructured.Unstructured) {
+// addParts adds the existing parts of an old machine to the objects that the migrator deletes.
+func (p *pass) addParts(scope map[source.Role][]*unstructured.Unstructured, namespace string, parts []source.Part) {
 	for _, part := range parts {
+		role := rolePart
+		if part.OfPart {
+			role = rolePartOfPart
+		}
 		if found := p.objects.Find(part.GroupKind, namespace, part.Name); found != nil {
-			all = append(all, found)
+			trimForRemoval(found)
+			scope[role] = append(scope[role], found)
 		}
 	}
-	return all
 }

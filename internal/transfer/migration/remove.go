@@ -17,7 +17,8 @@ import (
 )
 
 // runRemoving first deletes webhooks that could refuse the deletions. Then the method removes the finalizers and
-// owner references of all old objects, and deletes these objects. Without owner references, the deletion of an object
+// owner references of all old objects, and deletes these objects. The parts of machines are removed before the machines,
+// and keep their owner references. Without owner references, the deletion of an object
 // does not delete other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old
 // controller could find the object that is being deleted, and delete its instance.
 func (p *pass) runRemoving(ctx context.Context) error {
@@ -32,11 +33,11 @@ func (p *pass) runRemoving(ctx context.Context) error {
 	if removed, err := p.removeWebhooks(ctx, scope); err != nil || removed {
 		return err // API servers apply a change of webhooks after a moment.
 	}
-	var attached []*unstructured.Unstructured
+	var attached []attachment
 	for _, role := range removalOrder {
 		for _, object := range scope[role] {
-			if len(object.GetFinalizers())+len(object.GetOwnerReferences()) > 0 {
-				attached = append(attached, object)
+			if a := attachmentOf(object, role, len(scope[ownedRole[role]]) > 0); a.finalizers || a.owners {
+				attached = append(attached, a)
 			}
 		}
 	}
@@ -45,8 +46,7 @@ func (p *pass) runRemoving(ctx context.Context) error {
 	}
 	left := 0
 	for _, role := range removalOrder {
-		if role == source.RoleMachine && len(scope[rolePart]) > 0 {
-			// Only the machine names its parts, so the machine is deleted after a pass that finds no parts.
+		if len(scope[ownedRole[role]]) > 0 {
 			break
 		}
 		left += len(scope[role])
@@ -66,8 +66,8 @@ func (p *pass) runRemoving(ctx context.Context) error {
 	return p.enter(v1beta1.MigrationCleaning)
 }
 
-// removeOld deletes an old object if it has not changed since it was read. The caller must have removed all owner
-// references to this object.
+// removeOld deletes an old object if it has not changed since it was read. No other object may have an owner reference
+// to this object.
 func (p *pass) removeOld(ctx context.Context, object *unstructured.Unstructured) error {
 	err := p.Control.Delete(ctx, object, preconditionsFor(object),
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -105,10 +105,34 @@ func (p *pass) releaseSecrets(ctx context.Context) error {
 // removalOrder lists the roles of the old objects in the order in which the migrator deletes the objects. Owners come
 // before the objects that they create, so that no controller replaces deleted objects.
 var removalOrder = []source.Role{source.RoleHealthCheck, source.RoleDeployment, source.RoleSet, source.RoleClass,
-	rolePart, source.RoleMachine}
+	rolePartOfPart, rolePart, source.RoleMachine}
 
-// rolePart is the role of the objects that belong to a single old machine.
-const rolePart source.Role = "part of a machine"
+const (
+	// rolePart is the role of the objects that belong to a single old machine.
+	rolePart source.Role = "part of a machine"
+	// rolePartOfPart is the role of the objects that belong to a part of a machine.
+	rolePartOfPart source.Role = "part of a part of a machine"
+)
+
+// ownedRole maps a role to the role of the objects that can be found only through objects of this role. The migrator
+// removes an object only after a pass that has found no object of the other role. Otherwise, these objects would stay
+// if the process ended between two deletions.
+var ownedRole = map[source.Role]source.Role{rolePart: rolePartOfPart, source.RoleMachine: rolePart}
+
+// attachment lists the fields of an old object that the migrator clears before it deletes the object.
+type attachment struct {
+	object             *unstructured.Unstructured
+	finalizers, owners bool
+}
+
+// attachmentOf returns what the migrator clears in this pass. Parts keep their owner references, by which a later pass
+// identifies them. An object with parts keeps its finalizers, because without finalizers, an object that is already
+// being deleted would be gone before its parts.
+func attachmentOf(object *unstructured.Unstructured, role source.Role, hasParts bool) attachment {
+	isPart := role == rolePart || role == rolePartOfPart
+	return attachment{object: object, finalizers: !hasParts && len(object.GetFinalizers()) > 0,
+		owners: !isPart && len(object.GetOwnerReferences()) > 0}
+}
 
 // objectsToRemove returns the old objects that the migrator deletes. The result does not include objects that stay with
 // the old system. If at least one object that is not a class stays, all classes stay too.
@@ -128,10 +152,7 @@ func (p *pass) objectsToRemove(ctx context.Context) (map[source.Role][]*unstruct
 					return
 				}
 				if c.Machine != nil {
-					for _, part := range p.partsOf(object.GetNamespace(), c.Machine.Parts) {
-						trimForRemoval(part)
-						scope[rolePart] = append(scope[rolePart], part)
-					}
+					p.addParts(scope, object.GetNamespace(), c.Machine.Parts)
 				}
 			}
 			trimForRemoval(object)
@@ -155,9 +176,16 @@ func trimForRemoval(object *unstructured.Unstructured) {
 	object.Object = trimmed.Object
 }
 
-func (p *pass) detach(ctx context.Context, object *unstructured.Unstructured) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q,"finalizers":null,"ownerReferences":null}}`,
-		object.GetResourceVersion(), object.GetUID())
+func (p *pass) detach(ctx context.Context, a attachment) error {
+	object, cleared := a.object, ""
+	if a.finalizers {
+		cleared += `,"finalizers":null`
+	}
+	if a.owners {
+		cleared += `,"ownerReferences":null`
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"uid":%q%s}}`, object.GetResourceVersion(),
+		object.GetUID(), cleared)
 	err := p.Control.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizers and owner references of the old %s: %w", nameOf(object), err)

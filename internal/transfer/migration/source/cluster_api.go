@@ -17,6 +17,8 @@ const (
 	CodeSeveralClusters = "SeveralClusters"
 	// CodeReferenceMissing: an old object refers to an object that does not exist.
 	CodeReferenceMissing = "ReferenceMissing"
+	// CodeNotPart: an old machine refers to an object that does not belong to the machine.
+	CodeNotPart = "NotPart"
 	// CodeKubeadmConfig: the old bootstrap config has a field that Machinist's user data does not contain.
 	CodeKubeadmConfig = "KubeadmConfig"
 )
@@ -39,6 +41,8 @@ const (
 	clusterAPINodeDomain        = "node.cluster.x-k8s.io"
 	clusterAPISyncedLabels      = "additional-sync-machine-labels"
 	clusterAPISyncedAnnotations = "additional-sync-machine-annotations"
+
+	clusterAPIInfrastructureGroup = "infrastructure.cluster.x-k8s.io"
 )
 
 // clusterAPI is the current Cluster API. Its machines refer to an infrastructure object, a bootstrap config and a
@@ -124,7 +128,7 @@ func (s clusterAPI) dialect() *dialect {
 func (s clusterAPI) Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted {
 	return convert(old, func(f *fields, c *Converted) {
 		r := clusterAPIReader{dialect: s.dialect(), fields: f, converted: c, flags: flags, objects: s.objects,
-			namespace: old.GetNamespace(), metadata: s.dialect().metadata(f, role)}
+			namespace: old.GetNamespace(), uid: old.GetUID(), metadata: s.dialect().metadata(f, role)}
 		f.readRole(role, map[Role]func(){RoleHealthCheck: r.healthCheck, RoleDeployment: r.deployment, RoleSet: r.set,
 			RoleMachine: r.machine, RoleOther: func() { r.other(old.GetKind()) }})
 		c.LaterAnnotations = r.metadata.later
@@ -138,6 +142,7 @@ type clusterAPIReader struct {
 	flags     Flags
 	objects   Objects
 	namespace string
+	uid       types.UID
 	metadata  metadata
 }
 

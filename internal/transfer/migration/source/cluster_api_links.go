@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,7 +63,7 @@ func (r *clusterAPIReader) machineClass(f *fields, cluster string, owned bool) {
 	bootstrap := f.child("bootstrap")
 	bootstrap.ignore("dataSecretName") // The token of the rendered data expires.
 	if config, configName := bootstrap.objectReference("configRef"); configName != "" {
-		r.part(config, configName)
+		r.part(bootstrap, "configRef", Part{GroupKind: config, Name: configName}, r.uid)
 		if !owned {
 			r.kubeadmConfig(bootstrap, "configRef", config, configName, "spec")
 		}
@@ -71,11 +72,12 @@ func (r *clusterAPIReader) machineClass(f *fields, cluster string, owned bool) {
 	if copied == nil {
 		return
 	}
-	r.part(kind, name)
+	r.part(f, "infrastructureRef", Part{GroupKind: kind, Name: name}, r.uid)
 	// In recent releases, an OpenStackMachine owns an OpenStackServer of the same name, whose deletion deletes the
 	// instance.
 	if kind.Kind == "OpenStackMachine" {
-		r.part(schema.GroupKind{Group: kind.Group, Kind: "OpenStackServer"}, name)
+		r.part(f, "infrastructureRef", Part{GroupKind: schema.GroupKind{Group: kind.Group, Kind: "OpenStackServer"},
+			Name: name, OfPart: true}, copied.GetUID())
 	}
 	if set := r.ownerOf("MachineSet"); set != "" && r.objects != nil {
 		// The old system also writes the zone of the instance into the machine, although its set names no zone.
@@ -101,8 +103,30 @@ func (r *clusterAPIReader) machineClass(f *fields, cluster string, owned bool) {
 	r.converted.Class = r.describe(f, kind, spec, cluster, failureDomain)
 }
 
-func (r *clusterAPIReader) part(kind schema.GroupKind, name string) {
-	r.converted.Machine.Parts = append(r.converted.Machine.Parts, Part{GroupKind: kind, Name: name})
+// part adds an existing object to the parts of the machine. The migrator deletes parts with its own permissions.
+// Therefore, an object that does not belong to the machine is a Blocker. Otherwise, the author of a machine could make
+// the migrator delete any object to which the machine refers.
+func (r *clusterAPIReader) part(f *fields, field string, part Part, owner types.UID) {
+	if r.objects == nil {
+		return
+	}
+	object := r.objects.Find(part.GroupKind, r.namespace, part.Name)
+	if object == nil {
+		return
+	}
+	isPart := part.Group == clusterAPIInfrastructureGroup || part.Group == clusterAPIBootstrapGroup
+	for _, suffix := range []string{clusterAPITemplateSuffix, clusterAPICluster.Kind} {
+		isPart = isPart && !strings.HasSuffix(part.Kind, suffix)
+	}
+	isOwner := func(o metav1.OwnerReference) bool { return o.UID == owner && owner != "" }
+	if !isPart || object.GetNamespace() != r.namespace || !slices.ContainsFunc(object.GetOwnerReferences(), isOwner) {
+		f.report(provider.FindingBlocker, CodeNotPart, field, "The %s %s does not belong to this machine. The migration "+
+			"deletes the objects that belong to a machine, so they need its owner reference, and their group must be %s or "+
+			"%s. Correct the reference, or delete the machine.", part.GroupKind, part.Name, clusterAPIInfrastructureGroup,
+			clusterAPIBootstrapGroup)
+		return
+	}
+	r.converted.Machine.Parts = append(r.converted.Machine.Parts, part)
 }
 
 // find returns the object to which a field refers. A missing object is a Blocker.

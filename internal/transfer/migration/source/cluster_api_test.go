@@ -1,10 +1,12 @@
 package source
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -106,11 +108,12 @@ func TestMachineOfSetHasClassOfSet(t *testing.T) {
 // Cluster API's OpenStack provider deletes the instance with the OpenStackServer, which the OpenStackMachine owns.
 func TestOpenStackServerIsPartOfMachine(t *testing.T) {
 	const infrastructure = "infrastructure.cluster.x-k8s.io"
-	machine := &unstructured.Unstructured{Object: map[string]any{"apiVersion": infrastructure + "/v1beta1",
-		"kind": "OpenStackMachine", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{"flavor": "small",
-			"providerID": "openstack:///1", "identityRef": map[string]any{"name": "cloud", "cloudName": "openstack"}}}}
-	objects := append(sources.LinkedObjects(provider.SourceClusterAPI), machine)
-	old := clusterAPIObject(t, "v1beta2", "Machine", "", "clusterName: one, infrastructureRef: {apiGroup: "+
+	machine := clusterAPIPart(t, infrastructure, "OpenStackMachine", "capi-machine", "capo-machine")
+	machine.Object["spec"] = map[string]any{"flavor": "small", "providerID": "openstack:///1",
+		"identityRef": map[string]any{"name": "cloud", "cloudName": "openstack"}}
+	server := clusterAPIPart(t, infrastructure, "OpenStackServer", "capo-machine", "server")
+	objects := append(sources.LinkedObjects(provider.SourceClusterAPI), machine, server)
+	old := clusterAPIObject(t, "v1beta2", "Machine", ", uid: capi-machine", "clusterName: one, infrastructureRef: {apiGroup: "+
 		infrastructure+", kind: OpenStackMachine, name: a}")
 	c := clusterAPI{objects}.Convert(RoleMachine, old, nil)
 	if c.HasBlocker() {
@@ -118,9 +121,9 @@ func TestOpenStackServerIsPartOfMachine(t *testing.T) {
 	}
 	kinds := []string{}
 	for _, part := range c.Machine.Parts {
-		kinds = append(kinds, part.Kind+"/"+part.Name)
+		kinds = append(kinds, fmt.Sprint(part.Kind, " ", part.OfPart))
 	}
-	if want := []string{"OpenStackMachine/a", "OpenStackServer/a"}; !slices.Equal(kinds, want) {
+	if want := []string{"OpenStackMachine false", "OpenStackServer true"}; !slices.Equal(kinds, want) {
 		t.Errorf("the parts are %v, want %v", kinds, want)
 	}
 	spec, _ := c.Class.Spec["machine"].(map[string]any)
@@ -129,6 +132,62 @@ func TestOpenStackServerIsPartOfMachine(t *testing.T) {
 	}
 	if want := []types.NamespacedName{{Namespace: "clusters", Name: "cloud"}}; !slices.Equal(c.Class.Credentials, want) {
 		t.Errorf("the credentials are %v, want %v", c.Class.Credentials, want)
+	}
+}
+
+// clusterAPIPart returns an object a with an owner.
+func clusterAPIPart(t *testing.T, group, kind string, owner, uid types.UID) *unstructured.Unstructured {
+	t.Helper()
+	o := clusterAPIObject(t, "v1beta1", kind, "", "")
+	o.SetAPIVersion(group + "/v1beta1")
+	o.SetUID(uid)
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Owner", Name: "a", UID: owner}})
+	return o
+}
+
+// The author of a machine must not make the migrator delete objects that do not belong to the machine.
+func TestForeignObjectIsNotPartOfMachine(t *testing.T) {
+	const owner, infrastructure = "capi-machine", clusterAPIInfrastructureGroup
+	for name, c := range map[string]struct {
+		group, kind, namespace string
+		owner                  types.UID
+		accepted               bool
+	}{
+		"own bootstrap config":          {clusterAPIBootstrapGroup, "KubeadmConfig", "clusters", owner, true},
+		"own infrastructure object":     {infrastructure, "SimMachine", "clusters", owner, true},
+		"config of another machine":     {clusterAPIBootstrapGroup, "KubeadmConfig", "clusters", "other", false},
+		"config without an owner's UID": {clusterAPIBootstrapGroup, "KubeadmConfig", "clusters", "", false},
+		"Cluster":                       {provider.SourceClusterAPI, "Cluster", "clusters", owner, false},
+		"infrastructure cluster":        {infrastructure, "SimCluster", "clusters", owner, false},
+		"template":                      {infrastructure, "SimMachineTemplate", "clusters", owner, false},
+		"object of Machinist":           {"machinist.dev", "MachineDeployment", "clusters", owner, false},
+		"object in another namespace":   {infrastructure, "SimMachine", "other", owner, false},
+		"object without a namespace":    {infrastructure, "SimMachine", "", owner, false},
+	} {
+		part := clusterAPIPart(t, c.group, c.kind, c.owner, "part")
+		part.SetNamespace(c.namespace)
+		objects := sources.Linked{part}
+		for _, object := range sources.LinkedObjects(provider.SourceClusterAPI) {
+			if object.GetName() != "a" {
+				objects = append(objects, object)
+			}
+		}
+		old := clusterAPIObject(t, "v1beta2", "Machine", ", uid: "+owner, "clusterName: one, infrastructureRef: "+
+			"{apiGroup: "+infrastructure+", kind: SimMachine, name: old-template}, bootstrap: {configRef: {apiGroup: "+
+			c.group+", kind: "+c.kind+", name: a}}")
+		converted := clusterAPI{objects}.Convert(RoleMachine, old, nil)
+		added := slices.ContainsFunc(converted.Machine.Parts, func(p Part) bool { return p.Name == "a" })
+		blocked := slices.Contains(codes(converted), "Blocker "+CodeNotPart+" spec.bootstrap.configRef")
+		if added != c.accepted || blocked == c.accepted {
+			t.Errorf("%s: part of the machine: %t, Blocker: %t, findings %v", name, added, blocked, codes(converted))
+		}
+	}
+	old := clusterAPIObject(t, "v1beta2", "Machine", "", "clusterName: one, infrastructureRef: {apiGroup: "+
+		infrastructure+", kind: SimMachine, name: a}")
+	part := clusterAPIPart(t, infrastructure, "SimMachine", "", "part")
+	c := clusterAPI{append(sources.LinkedObjects(provider.SourceClusterAPI), part)}.Convert(RoleMachine, old, nil)
+	if len(c.Machine.Parts) > 0 {
+		t.Errorf("a machine without a UID has the parts %v", c.Machine.Parts)
 	}
 }
 

@@ -162,6 +162,8 @@ type Machine struct {
 type Part struct {
 	schema.GroupKind
 	Name string
+	// OfPart is true if only another part leads to the object, which must therefore be removed before that part.
+	OfPart bool `json:",omitempty"`
 }
 
 // Class describes instances as the old system does: their cloud, specification, credentials and user data.

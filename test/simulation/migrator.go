@@ -142,7 +142,7 @@ func migrate(stops bool) Action {
 			m.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "plain"}
 			lease := w.legacy.system.Leases(providerName)[0].Name
 			m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: oldNamespace, Name: lease}}
-			if stops {
+			if stops && !w.legacy.isClusterAPI() { // The controllers of Cluster API contain webhooks.
 				m.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: oldNamespace,
 					Name: oldController}}
 			}

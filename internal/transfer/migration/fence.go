@@ -121,8 +121,10 @@ func (r *Reconciler) ensureFence(ctx context.Context, m *v1beta1.Migration, syst
 			return waitingFor, err
 		}
 	}
-	if err := r.pause(ctx, m); err != nil {
-		return "", err
+	if !scope.aborting { // The webhooks of the old system may be down, and an abort must end anyway.
+		if err := r.pause(ctx, m); err != nil {
+			return "", err
+		}
 	}
 	return r.takeLeases(ctx, m, f, leases, scope.aborting)
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/manifests/sources"
 )
@@ -189,6 +190,49 @@ func TestFenceRecordsPreviousPause(t *testing.T) {
 			t.Errorf("paused %s: spec.paused was %v and is now %v", value, before, after)
 		}
 	}
+	l.cleanOld()
+}
+
+// Without the old controllers, their webhooks refuse the pause of the Cluster.
+func TestClusterAPIControllersMustNotBeStopped(t *testing.T) {
+	f := fleetOf(t, provider.SourceClusterAPI, "healthy")
+	if all := f.plan().findings.withCode(source.CodeNotSupported); len(all) > 0 {
+		t.Errorf("without workloads, the findings are %v", all)
+	}
+	f.migration.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{
+		{Kind: "Deployment", Namespace: "kube-system", Name: "cluster-autoscaler"},
+		{Kind: "Deployment", Namespace: "capi-system", Name: "capi-controller-manager"}}
+	found := f.plan().expect(t, provider.FindingBlocker, source.CodeNotSupported, "Migration/move")
+	if found.Path != "spec.fence.workloads[1]" {
+		t.Errorf("the path is %s", found.Path)
+	}
+}
+
+// refusingPauses is a client whose requests that pause a Cluster fail.
+type refusingPauses struct{ client.Client }
+
+func (c refusingPauses) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	data, err := p.Data(o)
+	if err == nil && o.GetObjectKind().GroupVersionKind().Kind == "Cluster" && strings.Contains(string(data), `"paused":true`) {
+		return apierrors.NewServiceUnavailable("no webhook")
+	}
+	return c.Client.Patch(ctx, o, p, opts...)
+}
+
+// An abort must end even if the Cluster cannot be paused.
+func TestAbortDoesNotPauseCluster(t *testing.T) {
+	l := newJourneyOf(t, provider.SourceClusterAPI)
+	l.r.Control = refusingPauses{l.r.Control}
+	l.planned()
+	l.stage(v1beta1.MigrationAdopt)
+	eventually(t, "the pause fails", func() bool {
+		_, err := l.r.Reconcile(l.ctx, reconcile.Request{NamespacedName: l.key})
+		l.clock.Step(time.Second)
+		return apierrors.IsServiceUnavailable(err)
+	})
+	l.stage(v1beta1.MigrationAbort)
+	l.runUntil(v1beta1.MigrationAborted)
+	l.fenceIsDown()
 	l.cleanOld()
 }
 

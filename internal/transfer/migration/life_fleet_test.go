@@ -95,6 +95,7 @@ func newJourneyOf(t *testing.T, group string) *journey {
 		Fence: v1beta1.MigrationFence{Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment", Namespace: l.from,
 			Name: oldWorkload}}}}
 	if group == provider.SourceClusterAPI {
+		m.Spec.Fence.Workloads = nil // The old controllers contain webhooks.
 		m.Spec.Accept = []string{source.CodeKubeadmConfig, source.CodeUserData, CodeNoUserData}
 		m.Spec.Fence.Leases = []v1beta1.MigrationLease{{Namespace: l.from, Name: "capi"}, {Namespace: l.from, Name: "sim"}}
 	}
@@ -402,7 +403,8 @@ func (l *journey) adoptedFleet() {
 	if !slices.Equal(l.phases, want) {
 		l.Errorf("the phases are %v, expected %v", l.phases, want)
 	}
-	if f := m.Status.Fence; len(f.Workloads) != 1 || f.Workloads[0].Replicas != 2 || len(f.Leases) != 2 {
+	if f := m.Status.Fence; len(f.Workloads) != len(m.Spec.Fence.Workloads) ||
+		len(f.Workloads) == 1 && f.Workloads[0].Replicas != 2 || len(f.Leases) != 2 {
 		l.Errorf("the record of the fence is %+v", f)
 	}
 	for name, o := range l.ownObjects() {

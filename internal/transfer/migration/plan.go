@@ -134,6 +134,9 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 		return nil, err
 	}
 	p.finishExclusion(excluded)
+	if pausable, ok := p.system.(source.Pausable); ok {
+		p.checkStopped(pausable.PausedKind().Kind)
+	}
 	if err := p.locate(ctx, machines); err != nil {
 		return nil, err
 	}
@@ -151,6 +154,19 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	}
 	p.finish()
 	return p.plan, nil
+}
+
+// checkStopped reports old controllers that the fence would stop although their API needs them.
+func (p *planner) checkStopped(pausedKind string) {
+	leases := leasesOf(p.migration, p.system)
+	for i, w := range p.migration.Spec.Fence.Workloads {
+		if slices.ContainsFunc(leases, func(l v1beta1.MigrationLease) bool { return l.Namespace == w.Namespace }) {
+			p.blockf(source.CodeNotSupported, "Migration/"+p.migration.Name, fmt.Sprintf("spec.fence.workloads[%d]", i),
+				"The namespace of the %s %s/%s has controllers of %s, which contain the webhooks of its API. If they were "+
+					"stopped, the migrator could not pause and resume the %s. Remove the workload: the Leases stop the "+
+					"controllers.", w.Kind, w.Namespace, w.Name, p.system.Group(), pausedKind)
+		}
+	}
 }
 
 type conversion struct {

@@ -354,3 +354,20 @@ func TestNameOfClassBeginsWithItsObject(t *testing.T) {
 		t.Errorf("the class of the machine is named %s", last)
 	}
 }
+
+// In Cluster API, the name of a class joins the names of a template and of a zone.
+func TestDifferentClassesWithOneNameAreNotMerged(t *testing.T) {
+	p := fleetOf(t, provider.SourceClusterAPI, "healthy").planner()
+	p.plan, p.classes = &plan{}, map[string]*class{}
+	description := func(size string) *source.Class {
+		return &source.Class{Name: "md-1", Provider: "SimMachine", Spec: map[string]any{"size": size}}
+	}
+	first, other := p.class(description("small"), "MachineSet/a"), p.class(description("large"), "MachineSet/b")
+	if first.name != "md-1" || other.name == first.name || !strings.HasPrefix(other.name, "md-1-") {
+		t.Errorf("the names are %s and %s", first.name, other.name)
+	}
+	if p.class(description("small"), "MachineSet/c") != first || p.class(description("large"), "MachineSet/d") != other ||
+		len(p.plan.classes) != 2 {
+		t.Errorf("equal descriptions do not share a class: there are %d classes", len(p.plan.classes))
+	}
+}

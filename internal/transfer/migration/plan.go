@@ -212,14 +212,27 @@ func annotate(object client.Object, key, value string) {
 	object.SetAnnotations(annotations)
 }
 
+// identify returns the key in p.classes and the name of a class. If another class has its name, the name gets a hash of
+// the content. A name can be ambiguous, because it can consist of the names of several old objects.
+func (p *planner) identify(old *source.Class, from string) (key, name string) {
+	key, name = classKey(old), className(old, from)
+	if c, found := p.classes[key]; found && c.old.ContentName("") != old.ContentName("") {
+		name = old.ContentName(old.Name)
+		key = name
+	} else if found {
+		name = c.name
+	}
+	return key, name
+}
+
 // class returns the entry of p.plan.classes for a description, and adds a missing entry. Equal descriptions share an
 // entry.
 func (p *planner) class(old *source.Class, from string) *class {
-	key := classKey(old)
+	key, name := p.identify(old, from)
 	if c, found := p.classes[key]; found {
 		return c
 	}
-	c := &class{name: className(old, from), old: old, firstObject: from}
+	c := &class{name: name, old: old, firstObject: from}
 	p.classes[key] = c
 	p.plan.classes = append(p.plan.classes, c)
 	return c

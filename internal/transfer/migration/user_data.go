@@ -42,10 +42,7 @@ func (p *planner) openFindings(c conversion) []provider.Finding {
 	if c.Class == nil {
 		return c.Findings
 	}
-	name := className(c.Class, c.displayName)
-	if known, found := p.classes[classKey(c.Class)]; found {
-		name = known.name
-	}
+	_, name := p.identify(c.Class, c.displayName)
 	if p.givenUserData(name) == nil {
 		return c.Findings
 	}

@@ -1,16 +1,23 @@
 package api
 
 import (
+	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/install/manifests"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/manifests/sources"
@@ -125,5 +132,55 @@ func TestStoppedWorkloadStaysInMigration(t *testing.T) {
 	m.Spec.Fence.Workloads = []v1beta1.MigrationWorkload{workload("another"), workload("stopped")}
 	if err := c.Update(t.Context(), m); err != nil {
 		t.Errorf("a workload that was not stopped cannot be replaced: %v", err)
+	}
+}
+
+// A commit deletes the infrastructure objects and bootstrap configs of Cluster API, so its author must have this right.
+// The CustomResourceDefinitions stay.
+func TestCommitOfClusterAPINeedsRightToDeleteParts(t *testing.T) {
+	for _, object := range manifests.Policies() {
+		if strings.HasPrefix(object.GetName(), "migration.machinist.dev") {
+			if err := install.Apply(t.Context(), env.Config(), object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	admin, author := env.Client(t), "author-of-commits"
+	rule := func(group, resource string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"*"}}
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: author}, Rules: []rbacv1.PolicyRule{
+		rule("", "*"), rule("machinist.dev", "*"), rule("cluster.x-k8s.io", "*"), rule("coordination.k8s.io", "*")}}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: author},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: author},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: author}}}
+	for _, object := range []client.Object{role, binding} {
+		if err := admin.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = admin.Delete(context.Background(), object) })
+	}
+	config := rest.CopyConfig(env.Config())
+	config.Impersonate = rest.ImpersonationConfig{UserName: author}
+	c, err := client.New(config, client.Options{Scheme: env.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := env.Namespace(t)
+	for _, group := range []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", ""} {
+		await(t, "the policy and the role", func() bool {
+			m := &v1beta1.Migration{Spec: v1beta1.MigrationSpec{Source: "cluster.x-k8s.io", Provider: "sim",
+				Stage: v1beta1.MigrationCommit, PlanHash: "x"}}
+			m.Namespace, m.Name = namespace, "commit"
+			err := c.Create(t.Context(), m, client.DryRunAll)
+			if group == "" {
+				return err == nil
+			}
+			return err != nil && strings.Contains(err.Error(), "delete on all resources (*) of "+group)
+		})
+		role.Rules = append(role.Rules, rule(group, "*"))
+		if err := admin.Update(t.Context(), role); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

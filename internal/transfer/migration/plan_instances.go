@@ -113,8 +113,8 @@ func (p *planner) matchInstances(machines []candidate) map[*class][]byte {
 	return facts
 }
 
-// checkTarget reports old machines whose Nodes do not exist, because such machines are replaced after the commit. If the
-// target cluster has no Node of any old machine, it is the wrong cluster.
+// checkTarget reports old machines whose Nodes do not exist, because such machines are replaced after the commit. If
+// the target cluster has no Node of any old machine, it is the wrong cluster.
 func (p *planner) checkTarget(machines []candidate) {
 	if p.nodes.noCluster {
 		return

@@ -17,10 +17,10 @@ import (
 )
 
 // runRemoving first deletes webhooks that could refuse the deletions. Then the method removes the finalizers and
-// owner references of all old objects, and deletes these objects. The parts of machines are removed before the machines,
-// and keep their owner references. Without owner references, the deletion of an object
-// does not delete other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old
-// controller could find the object that is being deleted, and delete its instance.
+// owner references of all old objects, and deletes these objects. The parts of machines are removed before the
+// machines, and keep their owner references. Without owner references, the deletion of an object does not delete
+// other objects. Without finalizers, a deleted object is gone at once. Otherwise, a restarted old controller could
+// find the object that is being deleted, and delete its instance.
 func (p *pass) runRemoving(ctx context.Context) error {
 	if fenced, err := p.ensureFenced(ctx, fenceScope{}); err != nil || !fenced {
 		return err

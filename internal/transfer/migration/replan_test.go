@@ -39,7 +39,8 @@ type openWatches struct {
 	open *atomic.Int32
 }
 
-func (c openWatches) Watch(ctx context.Context, list client.ObjectList, o ...client.ListOption) (watch.Interface, error) {
+func (c openWatches) Watch(ctx context.Context, list client.ObjectList,
+	o ...client.ListOption) (watch.Interface, error) {
 	w, err := c.WithWatch.Watch(ctx, list, o...)
 	if err == nil {
 		c.open.Add(1)

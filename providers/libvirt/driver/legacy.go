@@ -223,8 +223,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) (found 
 	return found, nil
 }
 
-// legacyFacts omits the facts of objects that do not exist, for which Import uses defaults. Other errors must not change
-// the plan, so legacyFacts returns them.
+// legacyFacts omits the facts of objects that do not exist, for which Import uses defaults. Other errors must not
+// change the plan, so legacyFacts returns them.
 func (h *hypervisor) legacyFacts(ctx context.Context, d *domain, poolName string) ([]byte, error) {
 	var f facts
 	var described struct {

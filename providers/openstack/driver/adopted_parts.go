@@ -57,8 +57,8 @@ func isRootVolume(v *volumes.Volume, s *servers.Server) bool {
 	return len(v.Attachments) <= 1 && (v.Name == s.Name || v.Name == volumeName(s.Name, machine.RootVolumeName))
 }
 
-// claimParts marks the ports and root volume that another system created for an adopted server as parts of the owner. The
-// driver then finds and deletes them when the server is gone.
+// claimParts marks the ports and root volume that another system created for an adopted server as parts of the
+// owner. The driver then finds and deletes them when the server is gone.
 func (c *clients) claimParts(ctx context.Context, s *servers.Server, own owner) error {
 	if s.Metadata[metaParts] != "true" {
 		return nil

@@ -173,7 +173,8 @@ func sorted[T comparable](all []T, compare func(a, b T) int) []T {
 	return slices.Compact(slices.SortedFunc(slices.Values(all), compare))
 }
 
-// unnamedSubnets returns the subnets of a port that the description does not name by ID. read is reference or parameter.
+// unnamedSubnets returns the subnets of a port that the description does not name by ID. read is reference or
+// parameter.
 func unnamedSubnets(known *portFacts, described []*legacy.Object,
 	read func(*legacy.Object) (ref string, exact bool)) (all []string) {
 	if known == nil {

@@ -272,10 +272,14 @@ func (d Action) onceDecisionsLeft(n int) Action {
 }
 
 // loseInstance returns an action that removes an instance with a Node, which need not be Ready. An instance without a
-// Node is not removed, because its loss is noticed only after the join timeout, which is too long for a run.
+// Node is not removed, because its loss is noticed only after the join timeout, which is too long for a run. An instance
+// with a silent kubelet is not removed either, because only the health checks and the orphan collection would notice
+// its loss, and the scenario does not run them.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
-		known := slices.DeleteFunc(w.recordedInstances(), func(in *instance) bool { return w.node(in.NodeName) == nil })
+		known := slices.DeleteFunc(w.recordedInstances(), func(in *instance) bool {
+			return in.hung || w.node(in.NodeName) == nil
+		})
 		if n := len(known); n > 0 {
 			lost := known[n-1-i%n]
 			w.logf("the instance is %s of %s", lost.ProviderID, lost.MachineKey)

@@ -141,8 +141,14 @@ const (
 	joinsSlowly
 )
 
-// failNew makes a new instance fail if a breakage requires it.
+// failNew makes a new instance fail if a breakage requires it and a set would replace its machine.
 func (w *World) failNew(in *instance) {
+	owned := slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
+		return m.UID == in.MachineUID && metav1.GetControllerOfNoCopy(m) != nil
+	})
+	if !owned {
+		return
+	}
 	switch w.cloud.troubles.nextFails {
 	case failsToStart:
 		in.willFail = true

@@ -271,10 +271,10 @@ func (d Action) onceDecisionsLeft(n int) Action {
 	return d
 }
 
-// loseInstance returns an action that removes an instance with a Node, which need not be Ready. An instance without a
-// Node is not removed, because its loss is noticed only after the join timeout, which is too long for a run. An instance
-// with a silent kubelet is not removed either, because only the health checks and the orphan collection would notice
-// its loss, and the scenario does not run them.
+// loseInstance returns an action that removes an instance with a Node, which need not be Ready. An instance without
+// a Node is not removed, because its loss is noticed only after the join timeout, which is too long for a run. An
+// instance with a silent kubelet is not removed either, because only the health checks and the orphan collection
+// would notice its loss, and the scenario does not run them.
 func loseInstance(i int) Action {
 	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		known := slices.DeleteFunc(w.recordedInstances(), func(in *instance) bool {

@@ -18,11 +18,7 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
-	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
-	if err != nil {
-		return provider.DeleteResult{}, err
-	}
-	c, err := d.clients(ctx, req.Class.Credentials, region)
+	c, id, err := d.clientsFor(ctx, req.Class, req.ProviderID, req.Scope)
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}

@@ -12,11 +12,7 @@ import (
 // Get implements provider.Driver. If the request contains a provider ID, Get also returns a server of another owner. An
 // adoption reads the metadata of such a server.
 func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
-	if err != nil {
-		return nil, err
-	}
-	c, err := d.clients(ctx, req.Class.Credentials, region)
+	c, id, err := d.clientsFor(ctx, req.Class, req.ProviderID, req.Scope)
 	if err != nil {
 		return nil, err
 	}

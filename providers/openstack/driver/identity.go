@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -157,6 +158,17 @@ func regionFor(providerID, scope string, spec []byte) (region, server string, er
 		return region, server, nil
 	}
 	return regionOf(spec), server, nil
+}
+
+// clientsFor returns the clients for the region of a server, and the ID of the server. The ID is empty if the request
+// has no provider ID.
+func (d *Driver) clientsFor(ctx context.Context, class provider.Class, providerID, scope string) (c *clients, id string,
+	err error) {
+	region, id, err := regionFor(providerID, scope, class.Spec)
+	if err == nil {
+		c, err = d.clients(ctx, class.Credentials, region)
+	}
+	return c, id, err
 }
 
 // specHash hashes the fields that cannot change in place.

@@ -15,11 +15,7 @@ func (d *Driver) Release(ctx context.Context, req provider.ReleaseRequest) error
 	if err != nil {
 		return err
 	}
-	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
-	if err != nil {
-		return err
-	}
-	c, err := d.clients(ctx, req.Class.Credentials, region)
+	c, id, err := d.clientsFor(ctx, req.Class, req.ProviderID, req.Scope)
 	if err != nil {
 		return err
 	}
@@ -43,11 +39,7 @@ func (d *Driver) Disown(ctx context.Context, req provider.DisownRequest) error {
 	if err != nil {
 		return err
 	}
-	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
-	if err != nil {
-		return err
-	}
-	c, err := d.clients(ctx, req.Class.Credentials, region)
+	c, id, err := d.clientsFor(ctx, req.Class, req.ProviderID, req.Scope)
 	if err != nil {
 		return err
 	}

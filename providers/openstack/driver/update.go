@@ -26,11 +26,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
-	region, id, err := regionFor(req.ProviderID, req.Scope, req.Class.Spec)
-	if err != nil {
-		return provider.UpdateResult{}, err
-	}
-	c, err := d.clients(ctx, req.Class.Credentials, region)
+	c, id, err := d.clientsFor(ctx, req.Class, req.ProviderID, req.Scope)
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}

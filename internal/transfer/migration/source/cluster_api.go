@@ -212,7 +212,7 @@ func (r *clusterAPIReader) clusterName(f *fields, reported bool) (name string) {
 	}
 	if len(others) > 0 {
 		f.report(provider.FindingBlocker, CodeSeveralClusters, "clusterName", "The namespace %s also has the Cluster %s. "+
-			"Machinist can take over one Cluster of a namespace: move the other to a namespace of its own.", r.namespace,
+			"Machinist takes over only the machines of a Cluster that is alone in its namespace.", r.namespace,
 			strings.Join(others, ", "))
 	}
 	return name

@@ -119,7 +119,7 @@ test-outside: ## Build a provider in a separate repository, as docs/provider-gui
 
 # The scenarios that run for every change. They cover properties that only real processes show: a join, the cloud
 # controller of another system, kubectl, the end of a leader, webhooks, the number of writes, and the demo.
-E2E_SHORT := -run '^(TestNodesJoinThroughUserDataTokenAndCSR|TestCloudControllerWritesOtherProviderID|TestKubectlCommandsWork|TestLeaderEndsWhenLeaseIsStolen|TestNoAdmissionRequestIsLost|TestWritesPerMachineStayWithinBudget|TestDemoTourSucceeds)$$'
+E2E_SHORT := -run '^(TestNodesJoinThroughUserDataTokenAndCSR|TestCloudControllerWritesOtherProviderID|TestKubectlCommandsWork|TestLeaderEndsWhenLeaseIsStolen|TestNoAdmissionRequestIsLost|TestMigrationByCommandLine|TestWritesPerMachineStayWithinBudget|TestDemoTourSucceeds)$$'
 
 .PHONY: e2e
 e2e: controlplane build ## Run long scenarios with the real programs: crashes, two leaders, tours; SHORT=1 runs a few, FULL=1 all scenarios

@@ -1,6 +1,9 @@
 package provider
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Finder is implemented by drivers that can list instances that Machinist does not manage, for a Migration without an
 // old system. Such a driver also implements Adopter, and Importer for its method Disown.
@@ -46,4 +49,9 @@ type Difference struct {
 	Field string
 	// Instance and Class are the two values, without secrets.
 	Instance, Class string
+}
+
+// Differing returns the fields whose values differ.
+func Differing(all ...Difference) []Difference {
+	return slices.DeleteFunc(all, func(d Difference) bool { return d.Instance == d.Class })
 }

@@ -3,7 +3,6 @@ package driver
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
@@ -46,11 +45,10 @@ func (d *Driver) Find(ctx context.Context, req provider.FindRequest) ([]provider
 }
 
 func differences(in *simcloud.Instance, spec Spec) []provider.Difference {
-	all := []provider.Difference{
+	return provider.Differing([]provider.Difference{
 		{Field: "region", Instance: in.Region, Class: spec.Region},
 		{Field: "zone", Instance: in.Zone, Class: cmp.Or(spec.Zone, in.Zone)},
 		{Field: "instanceType", Instance: in.Type, Class: spec.InstanceType},
 		{Field: "image", Instance: in.Image, Class: spec.Image},
-	}
-	return slices.DeleteFunc(all, func(d provider.Difference) bool { return d.Instance == d.Class })
+	}...)
 }

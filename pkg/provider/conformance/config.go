@@ -61,6 +61,9 @@ type Config struct {
 	// must find these instances, so they must be in the account of Class. Import must be able to translate every field
 	// of a description in Legacies. The suite uses Legacies if the driver implements provider.Importer.
 	Legacies []provider.Legacy
+	// LegaciesWithoutTags is true if the old systems of Legacies leave no tags on instances. Then Find cannot recognize
+	// their instances.
+	LegaciesWithoutTags bool
 	// CollectorTags are the keys of the tags that mark instances for the old systems of Legacies. An old system may
 	// delete an instance with such a tag. The keys have the same form as in the result of Cloud.Tags.
 	CollectorTags []string

@@ -12,9 +12,11 @@ import (
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
-// missingMarkHelp is the end of an error message that begins with the name of a server.
-const missingMarkHelp = " lacks the metadata " + metaAdoptable + "=true: set it to allow the adoption: openstack server " +
-	"set --property " + metaAdoptable + "=true ID"
+// missingMark is the end of an error message that begins with the name of a server.
+func missingMark(server string) string {
+	return " lacks the metadata " + metaAdoptable + "=true: set it to allow the adoption: openstack server set --property " +
+		metaAdoptable + "=true " + server
+}
 
 // Adopt implements provider.Adopter. The metadata of the server must contain machinist-adoptable=true. Otherwise, every
 // user who may create Machines could delete any server of the project, because the credentials may reach all of them.
@@ -66,7 +68,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	where := c.outsideOf(s, spec)
 	if !own.owns(s.Metadata) && s.Metadata[metaAdoptable] != "true" && (!replaces || where != "") {
 		return nil, provider.Errorf(provider.FailedPrecondition,
-			"server %s%s%s", id, where, missingMarkHelp)
+			"server %s%s%s", id, where, missingMark(id))
 	}
 	hasParts, err := c.hasPartsOfOtherSystem(ctx, s)
 	if err != nil {

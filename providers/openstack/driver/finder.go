@@ -11,6 +11,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/legacy"
 	"machinist.dev/machinist/providers/openstack/machine"
 )
 
@@ -62,8 +63,7 @@ func (d *Driver) Find(ctx context.Context, req provider.FindRequest) ([]provider
 			Networks:    slices.Concat(slices.Sorted(maps.Keys(s.Addresses)), networksOf[s.ID]),
 			OtherSystem: otherSystem(s), Differences: expected.differences(s, networksOf[s.ID])}
 		if s.Metadata[metaAdoptable] != "true" && in.ClusterID == "" {
-			found.NotAdoptable = fmt.Sprintf("server %s lacks the metadata %s=true, which allows the adoption: openstack "+
-				"server set --property %[2]s=true %[1]s", s.ID, metaAdoptable)
+			found.NotAdoptable = "the server" + missingMark(s.ID)
 		}
 		all = append(all, found)
 	}
@@ -120,37 +120,24 @@ func (e expectation) differences(s *servers.Server, networks []string) []provide
 	if zone == "" {
 		zone = s.AvailabilityZone
 	}
-	all := []provider.Difference{
+	return provider.Differing([]provider.Difference{
 		{Field: "availabilityZone", Instance: s.AvailabilityZone, Class: zone},
 		{Field: "flavor", Instance: flavor, Class: e.flavor},
 		{Field: "image", Instance: image, Class: e.image},
 		{Field: "ports", Instance: strings.Join(slices.Sorted(slices.Values(networks)), ", "),
 			Class: strings.Join(e.networks, ", ")},
-	}
-	return slices.DeleteFunc(all, func(d provider.Difference) bool { return d.Instance == d.Class })
-}
-
-// foreignKeys maps the beginnings of names of metadata, and of tags of servers, to the systems that set them.
-var foreignKeys = []struct{ prefix, system string }{
-	{"kubernetes.io-cluster-", "Gardener"},
-	{"kubernetes.io-role-", "Gardener"},
-	{"machine-uid", "Kubermatic's machine-controller"},
-	{"openshiftClusterID", "OpenShift"},
-	{"cluster-api-provider-openstack", "OpenShift or Cluster API"},
+	}...)
 }
 
 // otherSystem returns which machine controller manages a server, or "".
 func otherSystem(s *servers.Server) string {
-	keys := slices.Sorted(maps.Keys(s.Metadata))
+	keys := slices.Collect(maps.Keys(s.Metadata))
 	if s.Tags != nil {
 		keys = append(keys, *s.Tags...)
 	}
-	for _, key := range keys {
-		for _, foreign := range foreignKeys {
-			if strings.HasPrefix(key, foreign.prefix) {
-				return fmt.Sprintf("%s (metadata or tag %.128s)", foreign.system, key)
-			}
-		}
+	system, key := legacy.SystemOf(keys)
+	if system == "" {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s (metadata or tag %.128s)", system, key)
 }

@@ -86,7 +86,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 			MachineUID:  types.UID(s.Metadata[machineUIDKey]),
 			IsCollected: len(roleKeysOf(s.Metadata)) > 0, Facts: factsOf(s.Name, portsOf[s.ID])}
 		if s.Metadata[provider.TagCluster] == "" && s.Metadata[metaAdoptable] != "true" {
-			located.NotAdoptable = "the server" + missingMarkHelp
+			located.NotAdoptable = "the server" + missingMark(s.ID)
 		}
 		found = append(found, located)
 	}

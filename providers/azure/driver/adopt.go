@@ -16,9 +16,11 @@ import (
 // tagAdoptable allows the adoption of a virtual machine if its value is "true".
 const tagAdoptable = "machinist-adoptable"
 
-// missingTagHelp is the end of an error message that begins with the name of a virtual machine.
-const missingTagHelp = " lacks the tag " + tagAdoptable + "=true; to allow its adoption, set the tag: az tag update " +
-	"--operation Merge --tags " + tagAdoptable + "=true --resource-id ID"
+// missingTag is the end of an error message that begins with the name of a virtual machine.
+func missingTag(providerID string) string {
+	return " lacks the tag " + tagAdoptable + "=true; to allow its adoption, set the tag: az tag update --operation Merge " +
+		"--tags " + tagAdoptable + "=true --resource-id '" + strings.TrimPrefix(providerID, providerIDPrefix) + "'"
+}
 
 func isMarked(tags map[string]*string) bool { return tagValue(tags, tagAdoptable) == "true" }
 
@@ -86,7 +88,7 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 			where = fmt.Sprintf(", which is in resource group %s and not in resource group %s of the class,", at.group, group)
 		}
 		return nil, provider.Errorf(provider.FailedPrecondition, "virtual machine %s%s%s", at.name, where,
-			missingTagHelp)
+			missingTag(in.ProviderID))
 	}
 	tags := maps.Clone(vm.Tags)
 	if tags == nil {

@@ -34,14 +34,14 @@ func TestTheDriverConforms(t *testing.T) {
 			c := newCloud(t, change)
 			huge := &hugeAnswers{RoundTripper: c.transport}
 			c.transport = huge
-			minCases := 83
+			minCases := 87
 			// The simulated Azure does not implement these faults. The call that creates a resource sets its tags, no
 			// list filters by tags, and the driver does not ask guests for addresses.
 			unsupported := []conformance.FaultKind{conformance.UntaggedParts, conformance.FiltersIgnored,
 				conformance.GuestClaims, conformance.OperationFails, conformance.PartsInUse, conformance.PartsReserved}
 			if name != "at once" {
 				unsupported = append(unsupported, conformance.HugeAnswers) // One configuration is enough for response sizes.
-				minCases = 82
+				minCases = 86
 			}
 			conformance.Run(t, conformance.Config{
 				New:       func() (provider.Driver, error) { return c.driver(), nil },

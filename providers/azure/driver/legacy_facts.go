@@ -62,16 +62,9 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 		return nil, err
 	}
 	// These lists may lack the parts of a virtual machine that is created during this call.
-	interfaces, err := allPages(ctx, func(ctx context.Context, link string) ([]*armnetwork.Interface, string, error) {
-		page, err := c.interfacePage(ctx, group, link)
-		if err != nil {
-			return nil, "", err
-		}
-		next, err := c.nextLink("list interfaces", page.NextLink)
-		return page.Value, next, err
-	})
+	interfaces, err := c.interfacesIn(ctx, group)
 	if err != nil {
-		return nil, translate(ctx, err, "list interfaces")
+		return nil, err
 	}
 	disks, err := allPages(ctx, func(ctx context.Context, link string) ([]*armcompute.Disk, string, error) {
 		page, err := c.diskPage(ctx, group, link)
@@ -84,10 +77,8 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 	if err != nil {
 		return nil, translate(ctx, err, "list disks")
 	}
-	parts := map[string]*armnetwork.Interface{}
 	collected := map[string]bool{}
 	for _, n := range interfaces {
-		parts[strings.ToLower(value(n.ID))] = n
 		if n.Properties != nil && n.Properties.VirtualMachine != nil && hasRoleTag(n.Tags) {
 			collected[strings.ToLower(value(n.Properties.VirtualMachine.ID))] = true
 		}
@@ -97,14 +88,12 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 			collected[strings.ToLower(value(disk.ManagedBy))] = true
 		}
 	}
-	vms, err := allPages(ctx, func(ctx context.Context, link string) ([]*armcompute.VirtualMachine, string, error) {
-		return c.page(ctx, group, link)
-	})
+	vms, err := c.machinesIn(ctx, group)
 	if err != nil {
 		return nil, err
 	}
 	var found []provider.LocatedInstance
-	for _, vm := range withoutDuplicates(vms, vmID) {
+	for _, vm := range vms {
 		if !t.mayHaveCreated(vm.Tags) {
 			continue
 		}
@@ -113,15 +102,43 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) ([]prov
 			return nil, err
 		}
 		at, _ := c.locationOf(vm) // convert has already checked the ID.
-		located := provider.LocatedInstance{Instance: *in, Machine: at.name, Facts: factsOf(vm, parts),
+		located := provider.LocatedInstance{Instance: *in, Machine: at.name, Facts: factsOf(vm, interfaces),
 			IsCollected: hasRoleTag(vm.Tags) || collected[strings.ToLower(value(vm.ID))]}
 		located.MachineUID = types.UID(tagValue(vm.Tags, machineUIDTag))
 		if vm.Tags[provider.TagCluster] == nil && !isMarked(vm.Tags) {
-			located.NotAdoptable = "the virtual machine" + missingTagHelp
+			located.NotAdoptable = "the virtual machine" + missingTag(in.ProviderID)
 		}
 		found = append(found, located)
 	}
 	return found, nil
+}
+
+// machinesIn returns all virtual machines in a resource group.
+func (c *clients) machinesIn(ctx context.Context, group string) ([]*armcompute.VirtualMachine, error) {
+	all, err := allPages(ctx, func(ctx context.Context, link string) ([]*armcompute.VirtualMachine, string, error) {
+		return c.page(ctx, group, link)
+	})
+	return withoutDuplicates(all, vmID), err
+}
+
+// interfacesIn returns all network interfaces in a resource group by their resource IDs in lower case.
+func (c *clients) interfacesIn(ctx context.Context, group string) (map[string]*armnetwork.Interface, error) {
+	all, err := allPages(ctx, func(ctx context.Context, link string) ([]*armnetwork.Interface, string, error) {
+		page, err := c.interfacePage(ctx, group, link)
+		if err != nil {
+			return nil, "", err
+		}
+		next, err := c.nextLink("list interfaces", page.NextLink)
+		return page.Value, next, err
+	})
+	if err != nil {
+		return nil, translate(ctx, err, "list interfaces")
+	}
+	byID := make(map[string]*armnetwork.Interface, len(all))
+	for _, n := range all {
+		byID[strings.ToLower(value(n.ID))] = n
+	}
+	return byID, nil
 }
 
 func allPages[T any](ctx context.Context,

@@ -2,14 +2,18 @@ package driver
 
 import (
 	"context"
+	"strings"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/libvirt/machine"
 )
 
-// missingMarkHelp is the end of an error message that begins with a domain.
-const missingMarkHelp = ` lacks adoptable="true" in its metadata: set it to allow the adoption: virsh metadata DOMAIN ` +
-	`--uri ` + metadataURI + ` --key machinist --live --config --set '<machine adoptable="true"/>'`
+// missingMark is the end of an error message that begins with a domain.
+func missingMark(providerID string) string {
+	return ` lacks adoptable="true" in its metadata: set it to allow the adoption: virsh metadata ` +
+		strings.TrimPrefix(providerID, providerIDPrefix) + ` --uri ` + metadataURI +
+		` --key machinist --live --config --set '<machine adoptable="true"/>'`
+}
 
 // Adopt implements provider.Adopter. The metadata of the domain must contain adoptable="true" in Machinist's element.
 // Otherwise, every user who may create Machines could delete any domain of the hypervisor, because the credentials
@@ -75,8 +79,7 @@ func mayAdopt(in *provider.Instance, d *domain, own owner, req provider.AdoptReq
 			in.ProviderID, m.Machine, m.UID, m.Cluster)
 	}
 	if m.Adoptable != "true" {
-		return provider.Errorf(provider.FailedPrecondition,
-			"domain %s%s", in.ProviderID, missingMarkHelp)
+		return provider.Errorf(provider.FailedPrecondition, "domain %s%s", in.ProviderID, missingMark(in.ProviderID))
 	}
 	return nil
 }

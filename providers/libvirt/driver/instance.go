@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"encoding/xml"
 	"net/netip"
 	"slices"
 	"strings"
@@ -160,18 +159,9 @@ func (h *hypervisor) macAddressesOf(ctx context.Context, d *domain) (map[string]
 	if d.metadata.Addresses != machine.AddressSourceAgent {
 		return nil, nil
 	}
-	attempted := "get the interfaces of domain " + providerID(d.UUID)
-	text, err := h.DomainGetXMLDesc(d.Domain, 0)
+	described, err := h.describe(ctx, d)
 	if err != nil {
-		return nil, translate(ctx, err, attempted)
-	}
-	var described struct {
-		Interfaces []struct {
-			MAC macXML `xml:"mac"`
-		} `xml:"devices>interface"`
-	}
-	if err := xml.Unmarshal([]byte(text), &described); err != nil {
-		return nil, provider.Errorf(provider.Internal, "%s: the domain's XML cannot be read", attempted)
+		return nil, err
 	}
 	own := map[string]bool{}
 	for _, i := range described.Interfaces {

@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"math"
 	"path"
@@ -211,7 +210,7 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) (found 
 				return err
 			}
 			if domain.metadata.Cluster == "" && domain.metadata.Adoptable != "true" {
-				located.NotAdoptable = "the domain" + missingMarkHelp
+				located.NotAdoptable = "the domain" + missingMark(in.ProviderID)
 			}
 			found = append(found, located)
 		}
@@ -227,26 +226,16 @@ func (d *Driver) Locate(ctx context.Context, req provider.LocateRequest) (found 
 // change the plan, so legacyFacts returns them.
 func (h *hypervisor) legacyFacts(ctx context.Context, d *domain, poolName string) ([]byte, error) {
 	var f facts
-	var described struct {
-		Type string `xml:"type,attr"`
-		OS   struct {
-			Type struct {
-				Arch string `xml:"arch,attr"`
-			} `xml:"type"`
-		} `xml:"os"`
+	described, err := h.describe(ctx, d)
+	if err != nil && !provider.IsNotFound(err) {
+		return nil, err
 	}
-	text, err := h.DomainGetXMLDesc(d.Domain, 0)
-	if err == nil && xml.Unmarshal([]byte(text), &described) != nil {
-		return nil, provider.Errorf(provider.Internal, "the XML of domain %.128q cannot be read", d.Name)
+	if err == nil {
+		if slices.Contains([]string{machine.DomainKVM, machine.DomainQEMU}, described.Type) {
+			f.DomainType = described.Type
+		}
+		f.Architecture = described.architecture()
 	}
-	if err != nil && !isAbsent(err) {
-		return nil, translate(ctx, err, "read domain "+d.Name)
-	}
-	if slices.Contains([]string{machine.DomainKVM, machine.DomainQEMU}, described.Type) {
-		f.DomainType = described.Type
-	}
-	f.Architecture = map[string]string{"x86_64": machine.ArchitectureAMD64,
-		"aarch64": machine.ArchitectureARM64}[described.OS.Type.Arch]
 	pool, err := h.StoragePoolLookupByName(poolName)
 	if err == nil {
 		var v volumeXML

@@ -36,6 +36,8 @@ const (
 type oldSystems struct {
 	project
 	group string // ID of the security group
+	// userData is the user data of the servers, or nil.
+	userData []byte
 	// values replace the names in the descriptions.
 	values *strings.Replacer
 }
@@ -117,7 +119,8 @@ func (o *oldSystems) launch(ctx context.Context, old provider.Legacy, name strin
 	if err != nil {
 		return "", nil, err
 	}
-	server := servers.CreateOpts{Name: name, FlavorRef: flavor, Metadata: map[string]string{"machinist-adoptable": "true"}}
+	server := servers.CreateOpts{Name: name, FlavorRef: flavor, UserData: o.userData,
+		Metadata: map[string]string{"machinist-adoptable": "true"}}
 	var portID, volumeID string
 	switch old.Source {
 	case provider.SourceGardener:

@@ -14,13 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/simcloud/driver"
+	"machinist.dev/machinist/test/fleet"
+	"machinist.dev/machinist/test/standin"
 )
 
 // Instances that no system created are adopted with `machinist adopt`, while the migrator and the provider are
@@ -34,10 +35,10 @@ func TestAdoptionOfUnmanagedInstances(t *testing.T) {
 	m := f.startMigrators(1)
 
 	m.adopt("first")
-	m.setStage(v1beta1.MigrationAdopt)
-	m.awaitPhase(v1beta1.MigrationAdopted)
-	m.setStage(v1beta1.MigrationAbort)
-	m.awaitPhase(v1beta1.MigrationAborted)
+	m.SetStage(v1beta1.MigrationAdopt)
+	m.AwaitPhase(v1beta1.MigrationAdopted)
+	m.SetStage(v1beta1.MigrationAbort)
+	m.AwaitPhase(v1beta1.MigrationAborted)
 	if left := m.machineList(); len(left) > 0 {
 		t.Errorf("after the abort, %d Machines are left", len(left))
 	}
@@ -50,18 +51,18 @@ func TestAdoptionOfUnmanagedInstances(t *testing.T) {
 
 	w := f.watch()
 	m.adopt("second")
-	m.setStage(v1beta1.MigrationAdopt)
-	m.awaitMigration("the first instance to be adopted", func(o *v1beta1.Migration) bool {
+	m.SetStage(v1beta1.MigrationAdopt)
+	m.Await("the first instance to be adopted", func(o *v1beta1.Migration) bool {
 		return o.Status.Machines.Adopted > 0
 	})
 	m.restart(m.migrators[0], m.Provider)
-	m.awaitPhase(v1beta1.MigrationAdopted)
+	m.AwaitPhase(v1beta1.MigrationAdopted)
 	m.wantUndisturbed(w)
 	m.wantDistinctInstances()
 	w = f.watch()
-	m.setStage(v1beta1.MigrationCommit)
+	m.SetStage(v1beta1.MigrationCommit)
 	m.restart(m.migrators[0])
-	m.awaitPhase(v1beta1.MigrationCompleted)
+	m.AwaitPhase(v1beta1.MigrationCompleted)
 	m.awaitRunning(n)
 	m.wantUndisturbed(w)
 
@@ -126,9 +127,7 @@ func (m *machinist) unmanagedFleet(n int) *oldFleet {
 			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
-	for _, o := range []client.Object{bootstrapSecret(), bindOldJoiners("request", "system:node-bootstrapper"),
-		bindOldJoiners("are-approved", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
-		newDeployment(oldWeb, int32(n))} {
+	for _, o := range append(standin.JoinObjects(), newDeployment(oldWeb, int32(n))) {
 		if err := m.target.Create(context.Background(), o); err != nil {
 			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
@@ -140,7 +139,7 @@ func (m *machinist) unmanagedFleet(n int) *oldFleet {
 	for i := range n {
 		if _, err := cloud.CreateInstance(context.Background(), simcloud.CreateInstanceRequest{
 			Name: fmt.Sprintf("worker-%d", i+1), Region: spec.Region, Zone: spec.Zone, Type: spec.InstanceType,
-			Image: spec.Image, UserData: f.userData(), Tags: map[string]string{"pool": []string{"a", "b"}[i%2]},
+			Image: spec.Image, UserData: f.oldUserData(), Tags: map[string]string{"pool": []string{"a", "b"}[i%2]},
 		}); err != nil {
 			m.t.Fatal(err)
 		}
@@ -149,7 +148,7 @@ func (m *machinist) unmanagedFleet(n int) *oldFleet {
 	eventually(m.t, "all Nodes to be undisturbed", func() (bool, string) {
 		f.before = f.state()
 		for name, node := range f.before.nodes {
-			if problem := disturbanceOf(&node, &node); problem != "" {
+			if problem := fleet.Disturbance(&node, &node); problem != "" {
 				return false, "Node " + name + " " + problem
 			}
 		}
@@ -161,7 +160,7 @@ func (m *machinist) unmanagedFleet(n int) *oldFleet {
 // adopt creates a Migration with the command adopt, and checks its plan.
 func (m *migration) adopt(name string) {
 	m.t.Helper()
-	m.name = name
+	m.Key.Name = name
 	out := m.command("adopt", name, "--class", examples.SmallClass, "--name", "worker-*", "--group-by", "pool")
 	for _, text := range []string{"6 machines with an instance", "Deployments:  a, b", "machinist migrate run " + name} {
 		if !strings.Contains(out, text) {

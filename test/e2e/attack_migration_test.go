@@ -97,7 +97,7 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 		}
 	}
 	m := f.migrate()
-	blocked := m.awaitMigration("the Blocker about the Secret", func(o *v1beta1.Migration) bool {
+	blocked := m.Await("the Blocker about the Secret", func(o *v1beta1.Migration) bool {
 		return o.Status.PlanHash != ""
 	})
 	i := slices.IndexFunc(blocked.Status.Findings, func(found v1beta1.MigrationFinding) bool {
@@ -123,7 +123,7 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 	if err := f.control.Patch(ctx, far, consent); err != nil {
 		t.Fatal(err)
 	}
-	planned := m.awaitMigration("a plan without Blockers", func(o *v1beta1.Migration) bool {
+	planned := m.Await("a plan without Blockers", func(o *v1beta1.Migration) bool {
 		return !slices.ContainsFunc(o.Status.Findings, func(found v1beta1.MigrationFinding) bool {
 			return found.Level == string(provider.FindingBlocker)
 		})
@@ -132,8 +132,8 @@ func TestAttackMigrationPublishesForeignSecrets(t *testing.T) {
 		t.Errorf("got %d losses %s, want one for each Secret: %+v", n, plans.CodeSecretInClass, planned.Status.Findings)
 	}
 	m.wantUnpublished(farValue, nearValue)
-	m.setStage(v1beta1.MigrationAdopt, m.awaitPlan()...)
-	m.awaitPhase(v1beta1.MigrationAdopted)
+	m.SetStage(v1beta1.MigrationAdopt, m.AwaitPlan()...)
+	m.AwaitPhase(v1beta1.MigrationAdopted)
 	m.wantUnpublished(farValue, nearValue)
 	m.awaitRunning(machines)
 }
@@ -151,11 +151,11 @@ func (m *migration) wantUnpublished(values ...string) {
 	m.t.Helper()
 	ctx := context.Background()
 	found, pages, events := &v1beta1.Migration{}, &corev1.ConfigMapList{}, &corev1.EventList{}
-	if err := m.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: m.name}, found); err != nil {
+	if err := m.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: m.Key.Name}, found); err != nil {
 		m.t.Fatal(err)
 	}
 	for list, options := range map[client.ObjectList][]client.ListOption{
-		pages:  {client.InNamespace(namespace), client.MatchingLabels{v1beta1.LabelMigration: m.name}},
+		pages:  {client.InNamespace(namespace), client.MatchingLabels{v1beta1.LabelMigration: m.Key.Name}},
 		events: nil,
 	} {
 		if err := m.control.List(ctx, list, options...); err != nil {
@@ -177,7 +177,7 @@ func (m *migration) wantUnpublished(values ...string) {
 		published = append(published, log...)
 	}
 	// The error is ignored, because `migrate plan` fails until the user has accepted all losses.
-	manifests, _ := m.tryCommand("migrate", "plan", m.name, "-o", "yaml")
+	manifests, _ := m.tryCommand("migrate", "plan", m.Key.Name, "-o", "yaml")
 	for _, value := range values {
 		if i := strings.Index(string(published)+manifests, value); i >= 0 {
 			m.t.Errorf("the value %s of a Secret is published: …%s…", value, (string(published) + manifests)[max(0, i-200):i])

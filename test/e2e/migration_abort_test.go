@@ -11,10 +11,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -54,25 +52,25 @@ func TestMigrationAbortsInEveryPhase(t *testing.T) {
 			for _, at := range abortedIn {
 				w := f.watch()
 				m.createMigration("until-" + strings.ToLower(string(at.phase)))
-				losses := m.awaitPlan()
+				losses := m.AwaitPlan()
 				if at.phase == v1beta1.MigrationCopying {
 					m.allowMachines(2)
 				}
 				if at.phase != v1beta1.MigrationPlanning {
-					m.setStage(v1beta1.MigrationAdopt, losses...)
+					m.SetStage(v1beta1.MigrationAdopt, losses...)
 				}
-				m.awaitPhase(at.phase)
+				m.AwaitPhase(at.phase)
 				if at.phase == v1beta1.MigrationCopying {
-					m.awaitMigration("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
+					m.Await("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
 					if n := len(m.machineList()); n != 2 {
 						t.Errorf("got %d copied Machines, want the 2 that the quota allows", n)
 					}
 				}
 				f.logStart = len(f.log())
 				f.logRead = f.logStart
-				m.setStage(v1beta1.MigrationAbort)
+				m.SetStage(v1beta1.MigrationAbort)
 				if at.killed == v1beta1.MigrationAborting {
-					m.awaitMigration("half of an abort", func(o *v1beta1.Migration) bool {
+					m.Await("half of an abort", func(o *v1beta1.Migration) bool {
 						return o.Status.Phase == v1beta1.MigrationAborting && o.Status.Machines.Adopted < machines ||
 							o.Status.Phase == v1beta1.MigrationAborted
 					})
@@ -80,7 +78,7 @@ func TestMigrationAbortsInEveryPhase(t *testing.T) {
 				if at.killed != "" {
 					m.restart(m.migrators...)
 				}
-				m.awaitPhase(v1beta1.MigrationAborted)
+				m.AwaitPhase(v1beta1.MigrationAborted)
 				m.wantOldObjects()
 				m.wantNothingOfMachinist()
 				m.wantUndisturbed(w)
@@ -146,14 +144,4 @@ func (m *migration) allowMachines(n int64) {
 		_, counts := quota.Status.Used[counted]
 		return err == nil && counts, fmt.Sprint(err, quota.Status)
 	})
-}
-
-func (m *migration) wantIrrevocable() {
-	m.t.Helper()
-	object := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}
-	err := m.control.Patch(context.Background(), object, client.RawPatch(types.MergePatchType,
-		[]byte(`{"spec":{"stage":"Abort"}}`)))
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "can no longer be aborted") {
-		m.t.Errorf("abort a committed migration: got error %v, want a rejection", err)
-	}
 }

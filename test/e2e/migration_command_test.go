@@ -17,22 +17,22 @@ func TestMigrationByCommandLine(t *testing.T) {
 	const machines = 3
 	f := start(t, stack.Options{}).oldFleet(provider.SourceClusterK8s, machines)
 	m := f.migrate()
-	plan, err := f.tryCommand("migrate", "plan", m.name)
+	plan, err := f.tryCommand("migrate", "plan", m.Key.Name)
 	_, accept, found := strings.Cut(plan, "--accept ")
 	if err == nil || !found {
 		t.Fatalf("plan with losses: got error %v, want one with --accept:\n%s", err, plan)
 	}
-	manifests, _ := f.tryCommand("migrate", "plan", m.name, "-o", "yaml")
+	manifests, _ := f.tryCommand("migrate", "plan", m.Key.Name, "-o", "yaml")
 	if !strings.Contains(manifests, "kind: MachineDeployment") || strings.Contains(manifests, v1beta1.LabelFreeze) {
 		t.Errorf("got manifests\n%s\nwant a MachineDeployment and no label %s", manifests, v1beta1.LabelFreeze)
 	}
-	f.wantOutput("Next: The migration waits for you.", "migrate", "run", m.name, "--accept", strings.TrimSpace(accept))
-	if out, err := f.tryCommand("migrate", "commit", m.name); err == nil {
+	f.wantOutput("Next: The migration waits for you.", "migrate", "run", m.Key.Name, "--accept", strings.TrimSpace(accept))
+	if out, err := f.tryCommand("migrate", "commit", m.Key.Name); err == nil {
 		t.Fatalf("the migration was committed without a confirmation:\n%s", out)
 	}
-	f.wantOutput("Adopted: Machinist manages all instances", "migrate", "status", m.name)
-	f.wantOutput("Machinist alone manages the fleet", "migrate", "commit", m.name, "--yes")
-	if out, err := f.tryCommand("migrate", "abort", m.name); err == nil || !strings.Contains(out, "past the point of no return") {
+	f.wantOutput("Adopted: Machinist manages all instances", "migrate", "status", m.Key.Name)
+	f.wantOutput("Machinist alone manages the fleet", "migrate", "commit", m.Key.Name, "--yes")
+	if out, err := f.tryCommand("migrate", "abort", m.Key.Name); err == nil || !strings.Contains(out, "past the point of no return") {
 		t.Errorf("abort after the end: got error %v, want a refusal:\n%s", err, out)
 	}
 	m.wantNoOldKinds()

@@ -5,7 +5,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +31,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env"
 	"machinist.dev/machinist/test/manifests/sources"
+	"machinist.dev/machinist/test/standin"
 )
 
 type oldGroup struct {
@@ -74,8 +73,6 @@ var oldWeb = types.NamespacedName{Namespace: namespace, Name: "web"}
 
 const (
 	oldAccount = "old-account"
-	oldJoiners = "system:bootstrappers:old-fleet"
-	oldToken   = "0ldflt.0123456789abcdef"
 	oldWebhook = "old-webhook"
 )
 
@@ -95,15 +92,12 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 	if err := install.Apply(context.Background(), m.Control.Config(), sources.CRDs(group)...); err != nil {
 		m.t.Fatal(err)
 	}
-	for _, o := range []client.Object{
+	for _, o := range append(standin.JoinObjects(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.workload.Namespace}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: oldAccount},
 			StringData: map[string]string{"token": m.CloudToken()}},
-		bootstrapSecret(),
-		bindOldJoiners("request", "system:node-bootstrapper"),
-		bindOldJoiners("are-approved", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
 		newDeployment(f.workload, 1), newDeployment(oldWeb, int32(n)),
-	} {
+	) {
 		if err := m.control.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
 			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
@@ -136,7 +130,7 @@ func (f *oldFleet) objects(n int) (all []*unstructured.Unstructured) {
 	text, err := template.ParseFiles(filepath.Join("testdata", "migration", f.manifests))
 	if err == nil {
 		err = text.Execute(&out, map[string]any{"Group": f.group, "Namespace": f.namespace, "Machines": n, "Names": names,
-			"Replicas": n - 2, "Token": f.CloudToken(), "UserData": string(f.userData())})
+			"Replicas": n - 2, "Token": f.CloudToken(), "UserData": string(f.oldUserData())})
 	}
 	for documents := yaml.NewYAMLOrJSONDecoder(&out, 4096); err == nil; {
 		o := &unstructured.Unstructured{}
@@ -165,7 +159,7 @@ func (f *oldFleet) buildController() {
 		err = os.WriteFile(path+".token", []byte(f.CloudToken()), 0o600)
 	}
 	if err == nil {
-		err = os.WriteFile(path+".user-data", f.userData(), 0o600)
+		err = os.WriteFile(path+".user-data", f.oldUserData(), 0o600)
 	}
 	if err != nil {
 		f.t.Fatal(err)
@@ -187,35 +181,7 @@ func (f *oldFleet) buildController() {
 	})
 }
 
-func (f *oldFleet) userData() []byte {
-	return fmt.Appendf(nil, `#cloud-config
-write_files:
-- path: /etc/kubernetes/bootstrap-kubeconfig
-  content: |
-    apiVersion: v1
-    kind: Config
-    current-context: bootstrap
-    clusters: [{name: target, cluster: {server: %q, certificate-authority-data: %s}}]
-    users: [{name: bootstrap, user: {token: %q}}]
-    contexts: [{name: bootstrap, context: {cluster: target, user: bootstrap}}]
-`, f.Target.Endpoint(), base64.StdEncoding.EncodeToString(f.Target.CA()), oldToken)
-}
-
-func bindOldJoiners(name, role string) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "old-fleet-" + name},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: oldJoiners}}}
-}
-
-func bootstrapSecret() *corev1.Secret {
-	id, secret, _ := strings.Cut(oldToken, ".")
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
-		Type:       corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
-			"auth-extra-groups": oldJoiners},
-	}
-}
+func (m *machinist) oldUserData() []byte { return standin.UserData(m.Target.Endpoint(), m.Target.CA()) }
 
 func newDeployment(name types.NamespacedName, replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": name.Name}

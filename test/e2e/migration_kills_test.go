@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,15 +45,16 @@ func TestMigrationSurvivesKills(t *testing.T) {
 			w := f.watch()
 			m := f.startMigrators(2)
 			m.createMigration("over")
-			losses := m.awaitPlan()
-			m.killUntil(random, kills, v1beta1.MigrationPlanning)
-			m.setStage(v1beta1.MigrationAdopt, losses...)
-			m.killUntil(random, kills, v1beta1.MigrationAdopted)
+			kill := func(phase v1beta1.MigrationPhase) { m.killSome(random, phase) }
+			losses := m.AwaitPlan()
+			m.KillUntil(random, kills, v1beta1.MigrationPlanning, kill)
+			m.SetStage(v1beta1.MigrationAdopt, losses...)
+			m.KillUntil(random, kills, v1beta1.MigrationAdopted, kill)
 			m.wantOldObjects()
 			m.wantUndisturbed(w)
 			w = f.watch()
-			m.setStage(v1beta1.MigrationCommit)
-			m.killUntil(random, kills, v1beta1.MigrationCompleted)
+			m.SetStage(v1beta1.MigrationCommit)
+			m.KillUntil(random, kills, v1beta1.MigrationCompleted, kill)
 			m.wantUndisturbed(w)
 			if group != provider.SourceOpenShift { // The operator of OpenShift would restore the CRDs.
 				m.wantNoOldKinds()
@@ -70,32 +70,14 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	}
 }
 
-// killUntil kills processes at random moments, until the Migration reaches the given last phase. kills is the number of
-// kills in each phase. If a phase is short, a kill may fall into the next phase.
-func (m *migration) killUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase) {
+// killSome restarts some of the migrators and the old controller, and may scale up the old controller.
+func (m *migration) killSome(random *rand.Rand, phase v1beta1.MigrationPhase) {
 	m.t.Helper()
-	killed := map[v1beta1.MigrationPhase]int{}
-	began := time.Now()
-	for {
-		o := m.awaitMigration("the phase "+string(end), func(o *v1beta1.Migration) bool {
-			return o.Status.Phase == end || o.Status.Phase != "" && killed[o.Status.Phase] < kills
-		})
-		phase := o.Status.Phase
-		if phase == end && (killed[phase] >= kills || phase == v1beta1.MigrationCompleted) {
-			m.t.Logf("%s after %s; kills by phase: %v", end, time.Since(began).Round(time.Second/10), killed)
-			return
-		}
-		<-time.After(time.Duration(random.IntN([]int{30, 300, 3000}[random.IntN(3)])) * time.Millisecond)
-		killed[phase]++
-		all := append(slices.Clone(m.migrators), m.controller)
-		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		m.restart(all[:1+random.IntN(len(all))]...)
-		if phase != v1beta1.MigrationPlanning && random.IntN(3) == 0 {
-			m.scaleWorkload(1)
-		}
-		if phase.Irrevocable() {
-			m.wantIrrevocable()
-		}
+	all := append(slices.Clone(m.migrators), m.controller)
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	m.restart(all[:1+random.IntN(len(all))]...)
+	if phase != v1beta1.MigrationPlanning && random.IntN(3) == 0 {
+		m.scaleWorkload(1)
 	}
 }
 

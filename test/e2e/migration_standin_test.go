@@ -48,7 +48,7 @@ func TestStandInManagesOldFleet(t *testing.T) {
 			}
 			f.wantUnchanged()
 			f.wantOldObjects()
-			if seen := w.disturbances(); len(seen) > 0 {
+			if seen := w.Disturbances(); len(seen) > 0 {
 				t.Errorf("the Nodes were disturbed:\n%s", strings.Join(seen, "\n"))
 			}
 
@@ -68,7 +68,7 @@ func TestStandInManagesOldFleet(t *testing.T) {
 				}
 			}
 			// The comparison of fleets must detect everything that has happened to this machine.
-			contains(t, strings.Join(w.disturbances(), "\n"), "Node "+machine.GetName()+" was deleted")
+			contains(t, strings.Join(w.Disturbances(), "\n"), "Node "+machine.GetName()+" was deleted")
 			contains(t, strings.Join(f.differences(), "\n"), "calls that changed instances",
 				"Node "+machine.GetName()+" is gone", " of "+machine.GetName()+" is gone")
 			contains(t, strings.Join(f.oldDifferences(), "\n"), "Machine "+f.namespace+"/"+machine.GetName()+" is gone")

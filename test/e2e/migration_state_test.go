@@ -4,21 +4,20 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/fleet"
 	"machinist.dev/machinist/test/manifests/sources"
+	"machinist.dev/machinist/test/standin"
 )
 
 type fleetState struct {
@@ -27,7 +26,7 @@ type fleetState struct {
 	// count.
 	changes map[string]int
 	nodes   map[string]corev1.Node
-	objects map[string]string
+	objects standin.Snapshot
 }
 
 func (f *oldFleet) state() fleetState {
@@ -57,48 +56,30 @@ func (f *oldFleet) state() fleetState {
 	return s
 }
 
-func (f *oldFleet) oldObjects() map[string]string {
+func (f *oldFleet) oldObjects() standin.Snapshot {
 	f.t.Helper()
-	all := map[string]string{}
-	for _, kind := range f.kinds() {
-		for _, o := range f.list(kind) {
-			data, err := json.Marshal(o.Object)
-			if err != nil {
-				f.t.Fatal(err)
-			}
-			all[kind.Kind+" "+o.GetNamespace()+"/"+o.GetName()] = string(data)
-		}
-	}
-	return all
-}
-
-func (f *oldFleet) kinds() (all []schema.GroupVersionKind) {
 	if f.group == "" {
 		return nil // No system manages the fleet.
 	}
-	for _, crd := range sources.CRDs(f.group) {
-		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-		version, _, _ := unstructured.NestedString(versions[0].(map[string]any), "name")
-		all = append(all, schema.GroupVersionKind{Group: f.group, Version: version, Kind: kind})
+	all, err := standin.TakeSnapshot(context.Background(), f.control, f.group)
+	if err != nil {
+		f.t.Fatal(err)
 	}
 	return all
 }
 
 func (f *oldFleet) list(kind schema.GroupVersionKind) []unstructured.Unstructured {
 	f.t.Helper()
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kind)
-	err := f.control.List(context.Background(), list)
-	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+	all, err := standin.List(context.Background(), f.control, kind)
+	if err != nil {
 		f.t.Fatal(err)
 	}
-	return list.Items
+	return all
 }
 
 func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	f.t.Helper()
-	for _, kind := range f.kinds() {
+	for _, kind := range sources.Kinds(f.group) {
 		if kind.Kind == "Machine" {
 			all := f.list(kind)
 			i := slices.IndexFunc(all, func(m unstructured.Unstructured) bool { return metav1.GetControllerOf(&m) != nil })
@@ -107,6 +88,12 @@ func (f *oldFleet) someMachine() *unstructured.Unstructured {
 	}
 	f.t.Fatalf("%s has no machines", f.group)
 	return nil
+}
+
+// watch records the disturbances of the Nodes and of their pods, except those of the old controller.
+func (f *oldFleet) watch() *fleet.Watch {
+	f.t.Helper()
+	return fleet.StartWatch(f.t, f.Target.Config(), f.before.nodes, f.workload.Name)
 }
 
 // wantUnchanged requires that the instances and Nodes are the same. wantUnchanged ignores the tags of instances, and
@@ -144,7 +131,7 @@ func (f *oldFleet) differences() (all []string) {
 		is, exists := after.nodes[name]
 		if !exists {
 			differs("Node %s is gone", name)
-		} else if disturbance := disturbanceOf(&was, &is); disturbance != "" {
+		} else if disturbance := fleet.Disturbance(&was, &is); disturbance != "" {
 			differs("Node %s %s", name, disturbance)
 		}
 	}
@@ -158,22 +145,7 @@ func (f *oldFleet) wantOldObjects() {
 	}
 }
 
-func (f *oldFleet) oldDifferences() (all []string) {
+func (f *oldFleet) oldDifferences() []string {
 	f.t.Helper()
-	after := f.oldObjects()
-	for _, name := range slices.Sorted(maps.Keys(f.before.objects)) {
-		was := f.before.objects[name]
-		switch is, exists := after[name]; {
-		case !exists:
-			all = append(all, name+" is gone")
-		case is != was:
-			all = append(all, fmt.Sprintf("%s is\n%s, before it was\n%s", name, is, was))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		if _, existed := f.before.objects[name]; !existed {
-			all = append(all, name+" is new")
-		}
-	}
-	return all
+	return f.before.objects.Differences(f.oldObjects())
 }

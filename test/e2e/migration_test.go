@@ -30,11 +30,13 @@ import (
 	"machinist.dev/machinist/simcloud"
 	"machinist.dev/machinist/simcloud/driver"
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/fleet"
+	"machinist.dev/machinist/test/manifests/sources"
 )
 
 type migration struct {
 	*oldFleet
-	name      string
+	*fleet.Migration
 	migrators []*child.Process
 	userData  *v1beta1.UserDataRef
 }
@@ -53,7 +55,8 @@ var migratorLease = []string{"--leader-election-lease-duration=6s", "--leader-el
 
 func (f *oldFleet) startMigrators(n int) *migration {
 	f.t.Helper()
-	m := &migration{oldFleet: f, userData: f.newUserData()}
+	m := &migration{oldFleet: f, userData: f.newUserData(), Migration: &fleet.Migration{T: f.t, Control: f.control,
+		Key: client.ObjectKey{Namespace: namespace}, Patience: env.Patience}}
 	for i := range n {
 		migrator, err := f.NewMigrator(context.Background(), []string{namespace, f.workload.Namespace},
 			fmt.Sprintf("migrator-%d", i+1),
@@ -81,13 +84,13 @@ func (f *oldFleet) startMigrators(n int) *migration {
 func (m *migration) createMigration(name string) {
 	f := m.oldFleet
 	f.t.Helper()
-	m.name = name
+	m.Key.Name = name
 	var leases []v1beta1.MigrationLease
 	for _, name := range f.leases {
 		leases = append(leases, v1beta1.MigrationLease{Namespace: f.workload.Namespace, Name: name})
 	}
 	object := &v1beta1.Migration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.Key.Name},
 		Spec: v1beta1.MigrationSpec{Source: f.group, SourceNamespace: f.namespace, Provider: driver.Name,
 			UserDataRef: m.userData,
 			Fence: v1beta1.MigrationFence{Leases: leases, Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment",
@@ -139,67 +142,9 @@ func (f *oldFleet) newUserData() *v1beta1.UserDataRef {
 	return nil
 }
 
-func (m *migration) awaitMigration(what string, done func(*v1beta1.Migration) bool) *v1beta1.Migration {
-	m.t.Helper()
-	var found v1beta1.Migration
-	env.Await(m.t, m.control, &v1beta1.MigrationList{}, what, func(l *v1beta1.MigrationList) (bool, string) {
-		for i := range l.Items {
-			if found = l.Items[i]; found.Name == m.name {
-				return done(&found), describeMigration(&found)
-			}
-		}
-		return false, "the Migration does not exist"
-	}, client.InNamespace(namespace))
-	return &found
-}
-
-func describeMigration(m *v1beta1.Migration) string {
-	lines := []string{fmt.Sprintf("%s, machines %+v", m.Status.Phase, m.Status.Machines)}
-	for _, c := range m.Status.Conditions {
-		lines = append(lines, fmt.Sprintf("%s=%s %s", c.Type, c.Status, c.Message))
-	}
-	return strings.Join(append(lines, m.Status.Troubles...), "\n")
-}
-
-func (m *migration) awaitPlan() (losses []string) {
-	m.t.Helper()
-	plan := m.awaitMigration("the plan", func(o *v1beta1.Migration) bool { return o.Status.PlanHash != "" })
-	for _, finding := range plan.Status.Findings {
-		m.t.Logf("%s %s ×%d: %s", finding.Level, finding.Code, finding.Count, finding.Message)
-		switch provider.FindingLevel(finding.Level) {
-		case provider.FindingBlocker:
-			m.t.Errorf("the plan has a blocker: %s", finding.Message)
-		case provider.FindingLoss:
-			losses = append(losses, finding.Code)
-		}
-	}
-	return losses
-}
-
-func (m *migration) setStage(stage v1beta1.MigrationStage, accept ...string) {
-	m.t.Helper()
-	eventually(m.t, "the stage is set to "+string(stage), func() (bool, string) {
-		object := &v1beta1.Migration{}
-		err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: m.name}, object)
-		if err == nil {
-			object.Spec.Stage, object.Spec.PlanHash = stage, object.Status.PlanHash
-			object.Spec.Accept = append(object.Spec.Accept, accept...)
-			err = m.control.Update(context.Background(), object)
-		}
-		return err == nil, fmt.Sprint(err)
-	})
-}
-
-func (m *migration) awaitPhase(phase v1beta1.MigrationPhase) {
-	m.t.Helper()
-	began := time.Now()
-	m.awaitMigration("the phase "+string(phase), func(o *v1beta1.Migration) bool { return o.Status.Phase == phase })
-	m.t.Logf("%s after %s", phase, time.Since(began).Round(time.Second/10))
-}
-
 func (m *migration) wantNoOldKinds() {
 	m.t.Helper()
-	for _, kind := range m.kinds() {
+	for _, kind := range sources.Kinds(m.group) {
 		if left := m.list(kind); len(left) > 0 {
 			m.t.Errorf("%d %ss are left", len(left), kind.Kind)
 		}
@@ -257,9 +202,9 @@ func (m *migration) wantNothingOfMachinist() {
 	}
 }
 
-func (m *migration) wantUndisturbed(w *fleetWatch) {
+func (m *migration) wantUndisturbed(w *fleet.Watch) {
 	m.t.Helper()
-	if seen := w.disturbances(); len(seen) > 0 {
+	if seen := w.Disturbances(); len(seen) > 0 {
 		m.t.Errorf("the Nodes were disturbed:\n%s", strings.Join(seen, "\n"))
 	}
 	m.wantUnchanged()
@@ -282,14 +227,14 @@ func TestMigrationAdoptsFleet(t *testing.T) {
 			f.breakWebhook()
 			w := f.watch()
 			m := f.migrate()
-			losses := m.awaitPlan()
-			m.setStage(v1beta1.MigrationAdopt, losses...)
-			m.awaitPhase(v1beta1.MigrationAdopted)
+			losses := m.AwaitPlan()
+			m.SetStage(v1beta1.MigrationAdopt, losses...)
+			m.AwaitPhase(v1beta1.MigrationAdopted)
 			m.wantOldObjects()
 			m.wantUndisturbed(w)
 			w = f.watch()
-			m.setStage(v1beta1.MigrationCommit)
-			m.awaitPhase(v1beta1.MigrationCompleted)
+			m.SetStage(v1beta1.MigrationCommit)
+			m.AwaitPhase(v1beta1.MigrationCompleted)
 			m.wantUndisturbed(w)
 			if group != provider.SourceOpenShift { // The operator of OpenShift would restore the CRDs.
 				m.wantNoOldKinds()
@@ -336,7 +281,7 @@ func (m *migration) tryDeleteOld() error {
 func (m *migration) wantRefused(what string, err error) {
 	m.t.Helper()
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) ||
-		!strings.Contains(fmt.Sprint(err), "Migration "+namespace+"/"+m.name) {
+		!strings.Contains(fmt.Sprint(err), "Migration "+namespace+"/"+m.Key.Name) {
 		m.t.Errorf("%s: got error %v, want a rejection by the policy of the migration", what, err)
 	}
 }
@@ -347,12 +292,12 @@ func TestMigrationProtectsObjects(t *testing.T) {
 	t.Parallel()
 	f := start(t, stack.Options{}).oldFleet(provider.SourceClusterK8s, 3)
 	m := f.migrate()
-	losses := m.awaitPlan()
+	losses := m.AwaitPlan()
 	if err := m.tryDeleteOld(); err != nil {
 		t.Errorf("delete an old object before the migration is run: %v", err)
 	}
-	m.setStage(v1beta1.MigrationAdopt, losses...)
-	m.awaitPhase(v1beta1.MigrationAdopted)
+	m.SetStage(v1beta1.MigrationAdopt, losses...)
+	m.AwaitPhase(v1beta1.MigrationAdopted)
 	m.wantRefused("delete an old machine", m.tryDeleteOld())
 	m.wantRefused("apply an old manifest again", m.applyOld())
 	m.wantRefused("take the Lease", m.takeLease())
@@ -364,7 +309,7 @@ func TestMigrationProtectsObjects(t *testing.T) {
 	f.logStart = len(f.log())
 	fenced := m.fencedSince()
 	f.scaleWorkload(1)
-	m.awaitMigration("the old controller to be stopped again, and the fence to be closed", func(o *v1beta1.Migration) bool {
+	m.Await("the old controller to be stopped again, and the fence to be closed", func(o *v1beta1.Migration) bool {
 		c := meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionFenced)
 		return c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(fenced)
 	})
@@ -373,8 +318,8 @@ func TestMigrationProtectsObjects(t *testing.T) {
 	}
 	m.wantOldObjects()
 
-	m.setStage(v1beta1.MigrationAbort)
-	m.awaitPhase(v1beta1.MigrationAborted)
+	m.SetStage(v1beta1.MigrationAbort)
+	m.AwaitPhase(v1beta1.MigrationAborted)
 	eventually(t, "old objects can be deleted after the abort", func() (bool, string) {
 		err := m.tryDeleteOld()
 		return err == nil, fmt.Sprint(err)
@@ -383,7 +328,7 @@ func TestMigrationProtectsObjects(t *testing.T) {
 
 func (m *migration) fencedSince() time.Time {
 	m.t.Helper()
-	o := m.awaitMigration("the fence", func(o *v1beta1.Migration) bool {
+	o := m.Await("the fence", func(o *v1beta1.Migration) bool {
 		return meta.IsStatusConditionTrue(o.Status.Conditions, v1beta1.ConditionFenced)
 	})
 	return meta.FindStatusCondition(o.Status.Conditions, v1beta1.ConditionFenced).LastTransitionTime.Time

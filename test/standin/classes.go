@@ -7,8 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
-	"machinist.dev/machinist/simcloud/driver"
 )
 
 func (p *pass) class(ctx context.Context, c *unstructured.Unstructured) error {
@@ -38,7 +36,7 @@ func (p *pass) deleteOrphans(ctx context.Context) error {
 		names[m.GetName()] = true
 	}
 	for _, in := range p.instances {
-		if _, hasRole := in.Tags[driver.LegacyTagRole]; !hasRole || names[in.Tags[driver.LegacyTagMachine]] {
+		if !in.Collected || names[in.Machine] {
 			continue
 		}
 		if err := p.deleteInstance(ctx, in); err != nil {

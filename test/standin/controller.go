@@ -11,12 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"machinist.dev/machinist/simcloud"
-	"machinist.dev/machinist/simcloud/driver"
 )
 
 type controller struct {
@@ -34,7 +30,7 @@ type controller struct {
 type pass struct {
 	*controller
 	objects          map[string][]*unstructured.Unstructured // The keys are kinds.
-	instances        map[types.UID]*simcloud.Instance
+	instances        map[string]Instance                     // The keys are the names of Machines.
 	nodes            map[string]*corev1.Node
 	changes, pending int
 }
@@ -99,17 +95,12 @@ func (p *pass) read(ctx context.Context) error {
 	for i := range nodes.Items {
 		p.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
-	p.instances = map[types.UID]*simcloud.Instance{}
-	for in, err := range p.Cloud.Instances(ctx,
-		simcloud.ListInstancesOptions{HasTags: []string{driver.LegacyTagMachineUID}}) {
-		if err != nil {
-			return err
-		}
-		if in.State != simcloud.StateTerminated {
-			p.instances[types.UID(in.Tags[driver.LegacyTagMachineUID])] = in
-		}
+	p.instances = map[string]Instance{}
+	instances, err := p.Cloud.Instances(ctx)
+	for _, in := range instances {
+		p.instances[in.Machine] = in
 	}
-	return nil
+	return err
 }
 
 func (c *controller) kind(kind string) schema.GroupVersionKind {

@@ -1,6 +1,5 @@
 // Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. The
-// package reconciles the objects of one API group with instances of the simulated cloud, and marks objects, Nodes and
-// instances like the real controllers. A test can stop and restart the stand-in, to find out what an old controller
+// package reconciles the objects of one API group with instances of a Cloud, and marks objects, Nodes and instances like the real controllers. A test can stop and restart the stand-in, to find out what an old controller
 // would do to the fleet.
 //
 // The stand-in has no state of its own. The package reads everything from the cluster and the cloud again and again.
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"machinist.dev/machinist/pkg/provider"
-	"machinist.dev/machinist/simcloud"
 )
 
 const (
@@ -34,7 +32,7 @@ type group struct {
 	instance, nodeMeta, taints []string
 	noStatusSubresource        bool
 	// identify, if set, stores the identity of the instance in the Machine.
-	identify func(machine *unstructured.Unstructured, in *simcloud.Instance)
+	identify func(machine *unstructured.Unstructured, in Instance)
 	status   func(node *corev1.Node) map[string]any
 	mark     func(machine *unstructured.Unstructured, node *corev1.Node)
 }
@@ -51,6 +49,6 @@ func nodeRef(node *corev1.Node) map[string]any {
 	return map[string]any{"kind": "Node", "name": node.Name, "uid": string(node.UID)}
 }
 
-func setProviderID(machine *unstructured.Unstructured, in *simcloud.Instance) {
+func setProviderID(machine *unstructured.Unstructured, in Instance) {
 	_ = unstructured.SetNestedField(machine.Object, in.ProviderID, "spec", "providerID")
 }

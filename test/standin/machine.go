@@ -8,9 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
-	"machinist.dev/machinist/simcloud"
-	"machinist.dev/machinist/simcloud/driver"
 )
 
 func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error {
@@ -24,8 +21,8 @@ func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error 
 	}); err != nil {
 		return err
 	}
-	in := p.instances[m.GetUID()]
-	if in == nil {
+	in, exists := p.instances[m.GetName()]
+	if !exists {
 		return p.createInstance(ctx, m)
 	}
 	if p.identify != nil {
@@ -33,7 +30,7 @@ func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error 
 			return err
 		}
 	}
-	node := p.nodes[in.Hostname]
+	node := p.nodes[in.NodeName]
 	if node == nil || !isReady(node) {
 		p.pending++
 		return nil
@@ -71,24 +68,15 @@ func (p *pass) applyToNode(m *unstructured.Unstructured, node *corev1.Node) {
 }
 
 func (p *pass) createInstance(ctx context.Context, m *unstructured.Unstructured) error {
-	description := p.description(m)
-	text := func(name string) string { value, _ := description[name].(string); return value }
-	tags, _, _ := unstructured.NestedStringMap(description, "tags")
-	if tags == nil {
-		tags = map[string]string{}
-	}
-	tags[driver.LegacyTagMachine], tags[driver.LegacyTagMachineUID] = m.GetName(), string(m.GetUID())
 	return p.change("create", "instance", m.GetName(), func() error {
-		_, err := p.Cloud.CreateInstance(ctx, simcloud.CreateInstanceRequest{Name: m.GetName(), Region: text("region"),
-			Type: text("size"), Image: text("image"), UserData: p.UserData, Tags: tags})
-		return err
+		return p.Cloud.Create(ctx, m.GetName(), m.GetUID(), p.description(m))
 	})
 }
 
 // deleteMachine deletes the instance, then the Node, and then removes the finalizers of the Machine.
 func (p *pass) deleteMachine(ctx context.Context, m *unstructured.Unstructured) error {
 	p.pending++
-	if in := p.instances[m.GetUID()]; in != nil {
+	if in, exists := p.instances[m.GetName()]; exists {
 		return p.deleteInstance(ctx, in)
 	}
 	if node := p.nodes[m.GetName()]; node != nil {
@@ -106,15 +94,12 @@ func (p *pass) deleteMachine(ctx context.Context, m *unstructured.Unstructured) 
 	})
 }
 
-func (p *pass) deleteInstance(ctx context.Context, in *simcloud.Instance) error {
+func (p *pass) deleteInstance(ctx context.Context, in Instance) error {
 	p.pending++
-	if in.State == simcloud.StateShuttingDown {
+	if in.Deleting {
 		return nil
 	}
-	return p.change("delete", "instance", in.ID, func() error {
-		_, err := p.Cloud.DeleteInstance(ctx, in.ID)
-		return err
-	})
+	return p.change("delete", "instance", in.ID, func() error { return p.Cloud.Delete(ctx, in.ID) })
 }
 
 func isReady(node *corev1.Node) bool {

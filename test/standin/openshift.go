@@ -4,8 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"machinist.dev/machinist/simcloud"
 )
 
 // openshift is the machine-api-operator of OpenShift. The garbage collector deletes the Machines of a deleted set.
@@ -16,7 +14,7 @@ var openshift = group{
 	instance:   []string{"spec", "providerSpec", "value"},
 	nodeMeta:   []string{"spec", "metadata"},
 	taints:     []string{"spec", "taints"},
-	identify: func(machine *unstructured.Unstructured, in *simcloud.Instance) {
+	identify: func(machine *unstructured.Unstructured, in Instance) {
 		setProviderID(machine, in)
 		for key, value := range map[string]string{"instance-type": in.Type, "region": in.Region, "zone": in.Zone} {
 			_ = unstructured.SetNestedField(machine.Object, value, "metadata", "labels", "machine.openshift.io/"+key)

@@ -14,8 +14,6 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"machinist.dev/machinist/simcloud"
 )
 
 const period = 500 * time.Millisecond
@@ -25,11 +23,9 @@ type Options struct {
 	// Group is the API group of the old system.
 	Group   string
 	Cluster *rest.Config
-	Cloud   *simcloud.Client
+	Cloud   Cloud
 	// Namespace is the namespace of the objects. Namespace is empty for cluster-wide objects.
 	Namespace string
-	// UserData is the user data of the instances.
-	UserData []byte
 	// Leases are the names of the old system's Leases in the namespace of the workload. LeaseDuration is how long
 	// another process must wait after the last renewal.
 	Leases        []string

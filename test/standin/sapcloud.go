@@ -6,8 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"machinist.dev/machinist/simcloud"
 )
 
 const sapcloudFinalizer = "machine.sapcloud.io/machine-controller-manager"
@@ -24,10 +22,10 @@ var sapcloud = group{
 	instance:        []string{"providerSpec"},
 	nodeMeta:        []string{"spec", "nodeTemplate", "metadata"},
 	taints:          []string{"spec", "nodeTemplate", "spec", "taints"},
-	identify: func(machine *unstructured.Unstructured, in *simcloud.Instance) {
+	identify: func(machine *unstructured.Unstructured, in Instance) {
 		setProviderID(machine, in)
 		labels := machine.GetLabels()
-		labels["node"] = in.Hostname
+		labels["node"] = in.NodeName
 		machine.SetLabels(labels)
 	},
 	status: func(*corev1.Node) map[string]any {

@@ -35,6 +35,17 @@ func CRDs(group string) []*unstructured.Unstructured {
 	return objects(path.Join(group, crds))
 }
 
+// Kinds returns the kinds in CRDs.
+func Kinds(group string) (all []schema.GroupVersionKind) {
+	for _, crd := range CRDs(group) {
+		kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		version, _, _ := unstructured.NestedString(versions[0].(map[string]any), "name")
+		all = append(all, schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+	}
+	return all
+}
+
 // Samples returns objects of an API group of an old system, by the names of their files without .yaml. Samples panics
 // if the group has no samples.
 func Samples(group string) map[string][]*unstructured.Unstructured {

@@ -50,15 +50,18 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.UserData, err = os.ReadFile(*userDataFile); err != nil {
+	userData, err := os.ReadFile(*userDataFile)
+	if err != nil {
 		return err
 	}
 	if o.Cluster, err = clientcmd.BuildConfigFromFlags("", *kubeconfig); err != nil {
 		return err
 	}
 	o.Cluster.QPS = -1
-	if o.Cloud, err = simcloud.New(simcloud.Config{Endpoint: *endpoint, Token: string(token)}); err != nil {
+	account, err := simcloud.New(simcloud.Config{Endpoint: *endpoint, Token: string(token)})
+	if err != nil {
 		return err
 	}
+	o.Cloud = standin.Simulated(account, userData)
 	return standin.Run(ctx, o)
 }

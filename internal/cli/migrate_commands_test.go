@@ -338,7 +338,7 @@ func TestPlanReportsMissingMigrator(t *testing.T) {
 	f.run("plan", "old-fleet", "--source", "openshift", "--provider", "absent", "--timeout", "100ms").
 		fails(t, `timed out after 100ms: Waiting for the migrator of provider absent`)
 	got := f.runUntil("Waiting for the migrator", "plan", "old-fleet").
-		fails(t, "interrupted: the migrator continues to read the old system")
+		fails(t, "interrupted: the migrator continues to plan")
 	if !strings.Contains(got.err, "The process machinist-migrator-absent was not found") ||
 		!strings.Contains(got.err, "migrator.enabled=true") {
 		t.Errorf("the note is %q", got.err)

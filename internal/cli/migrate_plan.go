@@ -101,7 +101,7 @@ func (p *planMigration) run(ctx context.Context, c *Cluster, name string, wanted
 }
 
 func (w *migrationWait) awaitPlan(ctx context.Context, c *Cluster, m *v1beta1.Migration) (*v1beta1.Migration, error) {
-	interrupted := fmt.Sprintf("the migrator continues to read the old system, and changes nothing. To see the plan: machinist migrate plan %s",
+	interrupted := fmt.Sprintf("the migrator continues to plan, and changes nothing. To see the plan: machinist migrate plan %s",
 		migrate.Reference(m))
 	return w.waitFor(ctx, c, m, interrupted, func(m *v1beta1.Migration) (bool, error) { return migrate.HasPlan(m), nil })
 }

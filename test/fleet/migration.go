@@ -33,14 +33,15 @@ type Migration struct {
 func (m *Migration) Await(what string, done func(*v1beta1.Migration) bool) *v1beta1.Migration {
 	m.T.Helper()
 	var found v1beta1.Migration
-	env.AwaitFor(m.T, m.Patience, m.Control, &v1beta1.MigrationList{}, what, func(l *v1beta1.MigrationList) (bool, string) {
+	isDone := func(l *v1beta1.MigrationList) (bool, string) {
 		for i := range l.Items {
 			if found = l.Items[i]; found.Name == m.Key.Name {
 				return done(&found), describe(&found)
 			}
 		}
 		return false, "the Migration does not exist"
-	}, client.InNamespace(m.Key.Namespace))
+	}
+	env.AwaitFor(m.T, m.Patience, m.Control, &v1beta1.MigrationList{}, what, isDone, client.InNamespace(m.Key.Namespace))
 	return &found
 }
 

@@ -24,8 +24,8 @@ type Watch struct {
 	seen   []string
 }
 
-// StartWatch watches a cluster until the test ends or Disturbances is called. before contains the Nodes by name. Pods
-// whose label app is mayEnd may be deleted.
+// StartWatch watches a cluster until the test ends or Disturbances is called. before contains the Nodes by name.
+// Pods whose label app is mayEnd may be deleted.
 func StartWatch(t *testing.T, config *rest.Config, before map[string]corev1.Node, mayEnd string) *Watch {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(config)

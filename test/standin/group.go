@@ -1,6 +1,7 @@
 // Package standin is a stand-in for the controllers of the systems from which Machinist can migrate fleets. The
-// package reconciles the objects of one API group with instances of a Cloud, and marks objects, Nodes and instances like the real controllers. A test can stop and restart the stand-in, to find out what an old controller
-// would do to the fleet.
+// package reconciles the objects of one API group with instances of a Cloud, and marks objects, Nodes and instances
+// like the real controllers. A test can stop and restart the stand-in, to find out what an old controller would do
+// to the fleet.
 //
 // The stand-in has no state of its own. The package reads everything from the cluster and the cloud again and again.
 package standin

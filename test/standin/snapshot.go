@@ -39,7 +39,8 @@ func TakeSnapshot(ctx context.Context, reader client.Reader, group string) (Snap
 }
 
 // List returns all objects of a kind. If the kind does not exist, the list is empty.
-func List(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+func List(ctx context.Context, reader client.Reader,
+	kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
 	if err := reader.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {

@@ -21,8 +21,8 @@ func systemKeys() [][2]string {
 	}
 }
 
-// SystemOf returns which machine controller manages an instance with these tags or names of metadata, and the key that
-// shows this. SystemOf ignores case. Without such a key, both results are empty.
+// SystemOf returns which machine controller manages an instance with these tags or names of metadata, and the key
+// that shows this. SystemOf ignores case. Without such a key, both results are empty.
 func SystemOf(keys []string) (system, key string) {
 	for _, key := range slices.Sorted(slices.Values(keys)) {
 		for _, known := range systemKeys() {

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/providers/azure/machine"
 )
 
-// differences compares a virtual machine with the class of its future Machine. It omits fields that a class can change
-// in place, such as tags, and the network if not all interfaces are known.
+// differences compares a virtual machine with the class of its future Machine. It omits fields that a class can
+// change in place, such as tags, and the network if not all interfaces are known.
 func differences(vm *armcompute.VirtualMachine, region string, interfaces []*armnetwork.InterfacePropertiesFormat,
 	complete bool, s *machine.Spec) []provider.Difference {
 	zone := ""
@@ -158,7 +158,8 @@ func shortID(id string) string {
 		return id
 	}
 	text := parsed.Name
-	for at := parsed.Parent; at != nil && at.ResourceType.String() != arm.ResourceGroupResourceType.String(); at = at.Parent {
+	group := arm.ResourceGroupResourceType.String()
+	for at := parsed.Parent; at != nil && at.ResourceType.String() != group; at = at.Parent {
 		text = at.Name + "/" + text
 	}
 	return strings.ToLower(parsed.ResourceGroupName + "/" + text)

@@ -20,8 +20,8 @@ import (
 var _ provider.Finder = (*Driver)(nil)
 
 // Find implements provider.Finder. It returns the virtual machines in the resource group of the class, as List does.
-// Azure's list does not contain the power state. So a stopped virtual machine counts as running, and only its Node shows
-// that it is stopped.
+// Azure's list does not contain the power state. So a stopped virtual machine counts as running, and only its Node
+// shows that it is stopped.
 func (d *Driver) Find(ctx context.Context, req provider.FindRequest) ([]provider.FoundInstance, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
 	if err != nil {
@@ -86,8 +86,8 @@ func interfacesFrom(vm *armcompute.VirtualMachine, interfaces map[string]*armnet
 	return own, complete
 }
 
-// privateAddresses returns the host name and the private addresses. A Node always has a private address of its virtual
-// machine, so the public addresses are not needed.
+// privateAddresses returns the host name and the private addresses. A Node always has a private address of its
+// virtual machine, so the public addresses are not needed.
 func privateAddresses(hostName string, own []*armnetwork.InterfacePropertiesFormat) []corev1.NodeAddress {
 	all := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: hostName}}
 	for _, n := range own {

@@ -29,7 +29,7 @@ func (c *cloud) find(class provider.Class) map[string]provider.FoundInstance {
 	return byName
 }
 
-// Rule: azure-adopts-marked-only.
+// Rules: azure-adopts-marked-only, list-within-resource-group.
 func TestFindDescribesMachines(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t, nil)
@@ -117,7 +117,8 @@ func TestFindComparesMachinesWithClass(t *testing.T) {
 	}
 }
 
-// If an interface of a virtual machine is in another resource group, which Find does not list, the network is unknown.
+// If an interface of a virtual machine is in another resource group, which Find does not list, the network is
+// unknown.
 func TestFindOmitsUnknownNetwork(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t, nil)
@@ -139,7 +140,8 @@ func TestFindOmitsUnknownNetwork(t *testing.T) {
 		"osProfile":      map[string]any{"computerName": "remote", "adminUsername": "operator", "adminPassword": "Passw0rd!"},
 		"networkProfile": map[string]any{"networkInterfaces": []any{map[string]any{"id": nic}}}}}
 	c.must(c.call(t.Context(), http.MethodPut, path.Dir(vm)+"/remote?api-version=2025-04-01", request))
-	found := c.find(handmade("networkInterfaces", []any{map[string]any{"subnetID": strings.Replace(subnet, "workers", "others", 1)}}))
+	others := map[string]any{"subnetID": strings.Replace(subnet, "workers", "others", 1)}
+	found := c.find(handmade("networkInterfaces", []any{others}))
 	if web := found["web"]; len(web.Networks) == 0 || len(web.Differences) != 1 {
 		t.Errorf("Find describes a virtual machine with a known interface as %+v", web)
 	}
@@ -148,8 +150,8 @@ func TestFindOmitsUnknownNetwork(t *testing.T) {
 	}
 }
 
-// Machinist adopts the virtual machines that Find returns, and gives one of them back. No call starts, stops, changes or
-// deletes a virtual machine, except for tags and delete options.
+// Machinist adopts the virtual machines that Find returns, and gives one of them back. No call starts, stops,
+// changes or deletes a virtual machine, except for tags and delete options.
 func TestFoundMachinesAreTakenOver(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t, nil)
@@ -178,7 +180,8 @@ func TestFoundMachinesAreTakenOver(t *testing.T) {
 	}
 	r := request("db-1", class)
 	id := "azure://" + before["db-1"]["id"].(string)
-	c.must(c.driver().Disown(t.Context(), provider.DisownRequest{Machine: r.Machine, Class: class, ClusterID: cluster, ProviderID: id}))
+	c.must(c.driver().Disown(t.Context(), provider.DisownRequest{Machine: r.Machine, Class: class, ClusterID: cluster,
+		ProviderID: id}))
 	c.sameMachine("db-1", before["db-1"], c.machine(id))
 	allowed := []string{"VirtualMachines_Get", "VirtualMachines_List", "VirtualMachines_Update", "NetworkInterfaces_List",
 		"NetworkInterfaces_Get"}

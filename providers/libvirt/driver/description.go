@@ -48,8 +48,8 @@ type describedDisk struct {
 	Backing *backingStore `xml:"backingStore"`
 }
 
-// backingStore is an image that a disk stores only the differences to. libvirt reports it for running domains. The last
-// backingStore of a chain has no source.
+// backingStore is an image that a disk stores only the differences to. libvirt reports it for running domains. The
+// last backingStore of a chain has no source.
 type backingStore struct {
 	Source struct {
 		File   string `xml:"file,attr"`
@@ -99,9 +99,9 @@ func (x *description) firmware() string {
 	return machine.FirmwareBIOS
 }
 
-// tags returns the title, the description and the elements in the metadata. An element has the key NAME for its text,
-// and NAME.ATTRIBUTE for each attribute, without the prefix of its namespace. If two elements have the same key, the
-// first one counts.
+// tags returns the title, the description and the elements in the metadata. An element has the key NAME for its
+// text, and NAME.ATTRIBUTE for each attribute, without the prefix of its namespace. If two elements have the same
+// key, the first one counts.
 func (x *description) tags() map[string]string {
 	all := map[string]string{}
 	add := func(key, value string) {
@@ -123,7 +123,8 @@ func (x *description) tags() map[string]string {
 	return all
 }
 
-// networks returns the names of the networks, bridges and devices of the hypervisor to which the domain is connected.
+// networks returns the names of the networks, bridges and devices of the hypervisor to which the domain is
+// connected.
 func (x *description) networks() (all []string) {
 	for _, i := range x.Interfaces {
 		for _, name := range []string{i.Source.Network, i.Source.Bridge, i.Source.Dev} {
@@ -135,8 +136,8 @@ func (x *description) networks() (all []string) {
 	return all
 }
 
-// disks returns the disks except the one with the user data, and except drives with exchangeable media. The first disk
-// is the root disk.
+// disks returns the disks except the one with the user data, and except drives with exchangeable media. The first
+// disk is the root disk.
 func (x *description) disks() []describedDisk {
 	return slices.DeleteFunc(slices.Clone(x.Disks), func(d describedDisk) bool {
 		return d.Device != "" && d.Device != "disk" || d.Serial == partSeed

@@ -20,6 +20,8 @@ const poolURI = "https://example.com/pool"
 
 // Domains that no system manages are found, adopted and given back while they run. Their processes stay the same, and
 // only Machinist's element in their metadata changes. A domain without the mark is found, but not adopted.
+//
+// Rule: libvirt-adopts-marked-only.
 func TestFoundDomainsAreTakenOver(t *testing.T) {
 	h := hypervisor(t)
 	c := &cloud{h: h, dir: t.TempDir()}
@@ -127,7 +129,8 @@ func TestFoundDomainsAreTakenOver(t *testing.T) {
 			t.Errorf("before the adoption, domain %s had the metadata\n%s\nAfter the adoption was undone, it has\n%s", name,
 				metadata[name], is)
 		}
-		if pid, err := h.GuestPID(strings.TrimPrefix(one.Instance.ProviderID, "libvirt:///")); err != nil || pid != pids[name] {
+		pid, err := h.GuestPID(strings.TrimPrefix(one.Instance.ProviderID, "libvirt:///"))
+		if err != nil || pid != pids[name] {
 			t.Errorf("the process of domain %s was %d, and is %d, %v", name, pids[name], pid, err)
 		}
 	}

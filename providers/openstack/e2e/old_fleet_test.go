@@ -41,8 +41,8 @@ import (
 // collectorKey marks the servers that Gardener's controller deletes if they have no Machine.
 const collectorKey = "kubernetes.io-role-node"
 
-// oldFleet is a fleet of an old system in an installation of Machinist. A stand-in for the controller of the old system
-// creates the servers.
+// oldFleet is a fleet of an old system in an installation of Machinist. A stand-in for the controller of the old
+// system creates the servers.
 type oldFleet struct {
 	*openStack
 	group, namespace, controllerName string
@@ -72,7 +72,8 @@ func startOldFleet(t *testing.T, group string, n int) *oldFleet {
 		f.leases = []string{"cluster-api-provider-openstack-leader", "cluster-api-provider-machineset-leader",
 			"cluster-api-provider-nodelink-leader"}
 	default:
-		f.namespace, f.controllerName, f.leases = metav1.NamespaceSystem, "machine-controller", []string{"machine-controller"}
+		f.namespace, f.controllerName = metav1.NamespaceSystem, "machine-controller"
+		f.leases = []string{"machine-controller"}
 	}
 	old, err := newOldSystems(t.Context(), f.member, f.cloud.CloudsYAML())
 	if err != nil {
@@ -90,7 +91,15 @@ func startOldFleet(t *testing.T, group string, n int) *oldFleet {
 	}
 	f.createObjects(n)
 	f.startController()
-	t.Cleanup(func() { f.stop() })
+	t.Cleanup(func() {
+		f.stop()
+		// A failed test has left the servers.
+		for id := range f.servers.removers {
+			if err := f.servers.Delete(context.WithoutCancel(t.Context()), id); err != nil {
+				t.Errorf("delete server %s: %v", id, err)
+			}
+		}
+	})
 	f.awaitSettled(0)
 	f.awaitPods(n)
 	f.before, f.nodes, f.objects = f.readServers(), f.readNodes(), f.readObjects()
@@ -238,7 +247,9 @@ func (f *oldFleet) awaitSettled(mark int) {
 }
 
 func (f *oldFleet) changesSince(mark int) []string {
-	return slices.DeleteFunc(f.log.lines()[mark:], func(line string) bool { return !strings.Contains(line, "msg=change ") })
+	return slices.DeleteFunc(f.log.lines()[mark:], func(line string) bool {
+		return !strings.Contains(line, "msg=change ")
+	})
 }
 
 func (f *oldFleet) watch() *fleet.Watch {
@@ -365,8 +376,8 @@ func (o *oldServers) Instances(ctx context.Context) (all []standin.Instance, err
 			continue
 		}
 		flavor, _ := s.Flavor["original_name"].(string)
-		in := standin.Instance{ID: s.ID, ProviderID: "openstack:///" + s.ID, Machine: s.Name, NodeName: s.Name, Type: flavor,
-			Region: sample.Region, Zone: s.AvailabilityZone}
+		in := standin.Instance{ID: s.ID, ProviderID: "openstack:///" + s.ID, Machine: s.Name, NodeName: s.Name,
+			Type: flavor, Region: sample.Region, Zone: s.AvailabilityZone}
 		if o.legacy.Source == provider.SourceGardener {
 			in.ProviderID = "openstack:///" + sample.Region + "/" + s.ID
 		}

@@ -3,6 +3,7 @@ package source
 import (
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -160,19 +161,26 @@ func (r *clusterAPIReader) other(kind string) {
 // staysWithOldSystem reports whether an object belongs to the control plane or to a MachinePool. Such an object is not
 // converted, so it has no further findings.
 func (r *clusterAPIReader) staysWithOldSystem(labels map[string]string) bool {
-	_, controlPlane := labels[clusterAPIControlPlane]
 	owner := r.metadata.controller
 	switch {
-	case controlPlane, owner != nil && strings.HasPrefix(owner.APIVersion, clusterAPIControlPlaneGroup+"/"):
+	case isOfControlPlane(labels, owner):
 		r.leaveBehind(provider.FindingNote, CodeControlPlane, "Machinist does not create control planes. The object "+
 			"stays with the old system.")
-	case owner != nil && owner.Kind == "MachinePool":
+	case isOfPool(owner):
 		r.leaveBehind(provider.FindingNote, CodeNotSupported, "The machine stays with the MachinePool %s.", owner.Name)
 	default:
 		return false
 	}
 	return true
 }
+
+// isOfControlPlane reports whether an object with these labels and this controller belongs to a control plane.
+func isOfControlPlane(labels map[string]string, owner *metav1.OwnerReference) bool {
+	_, labelled := labels[clusterAPIControlPlane]
+	return labelled || owner != nil && strings.HasPrefix(owner.APIVersion, clusterAPIControlPlaneGroup+"/")
+}
+
+func isOfPool(owner *metav1.OwnerReference) bool { return owner != nil && owner.Kind == "MachinePool" }
 
 // leaveBehind replaces the findings of an object that is not converted by one finding.
 func (r *clusterAPIReader) leaveBehind(level provider.FindingLevel, code, format string, args ...any) {

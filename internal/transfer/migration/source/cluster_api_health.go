@@ -4,6 +4,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -21,9 +24,12 @@ func (r *clusterAPIReader) healthCheck() {
 	r.checkTopology()
 	spec := f.child("spec")
 	f.ignore("status")
-	r.clusterName(spec, true)
+	cluster := r.clusterName(spec, true)
 	to := &v1beta1.MachineHealthCheck{}
 	to.Spec.Selector = r.checkSelector(spec)
+	if r.selectsStayingMachines(spec, cluster, to.Spec.Selector) {
+		return
+	}
 	checks, remediation := spec.child("checks"), spec.child("remediation")
 	conditions := nodeConditions{fields: spec, name: "unhealthyConditions"}
 	for _, c := range spec.objects("unhealthyConditions") {
@@ -49,6 +55,40 @@ func (r *clusterAPIReader) healthCheck() {
 	to.Spec.Remediation.Type = r.remediation(spec, remediation)
 	r.metadata.apply(to)
 	r.converted.Object = to
+}
+
+// selectsStayingMachines reports whether the health check selects only machines that stay with the old system. Then
+// the health check stays, too. If the health check also selects other machines, the machines that stay lose it.
+func (r *clusterAPIReader) selectsStayingMachines(spec *fields, cluster string, by metav1.LabelSelector) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&by)
+	if err != nil || r.objects == nil {
+		return false // checkSelector has reported an invalid selector.
+	}
+	var staying []string
+	others := 0
+	machine := schema.GroupKind{Group: r.groups[0], Kind: "Machine"}
+	for _, m := range r.objects.All(machine, r.namespace) {
+		inCluster, _, _ := unstructured.NestedString(m.Object, "spec", "clusterName")
+		switch {
+		case inCluster != cluster || !selector.Matches(labels.Set(m.GetLabels())):
+		case isOfControlPlane(m.GetLabels(), metav1.GetControllerOf(m)) || isOfPool(metav1.GetControllerOf(m)):
+			staying = append(staying, m.GetName())
+		default:
+			others++
+		}
+	}
+	switch {
+	case len(staying) == 0:
+		return false
+	case others == 0:
+		r.leaveBehind(provider.FindingNote, CodeControlPlane, "The health check selects only machines that stay with the "+
+			"old system, such as %s. The health check stays, too.", staying[0])
+		return true
+	}
+	spec.report(provider.FindingLoss, CodeControlPlane, "selector", "The health check also selects machines that stay "+
+		"with the old system, such as %s. The commit deletes the health check, so no health check covers these machines. "+
+		"Create a health check of Cluster API that selects only these machines.", staying[0])
+	return false
 }
 
 func (r *clusterAPIReader) checkSelector(f *fields) metav1.LabelSelector {

@@ -243,3 +243,46 @@ func TestNodeMetadataOfClusterAPI(t *testing.T) {
 		t.Error("an invalid flag has no Blocker")
 	}
 }
+
+// A health check may select machines of the control plane by labels of the user.
+func TestHealthChecksOfStayingMachines(t *testing.T) {
+	machine := func(name, metadata, cluster string) *unstructured.Unstructured {
+		o := clusterAPIObject(t, "v1beta2", "Machine", metadata, "clusterName: "+cluster)
+		o.SetName(name)
+		return o
+	}
+	owner := func(group, kind string) string {
+		return "ownerReferences: [{apiVersion: " + group + "/v1beta2, kind: " + kind + ", name: o, uid: u, " +
+			"controller: true}]"
+	}
+	const planes = clusterAPIControlPlaneGroup
+	objects := append(sources.LinkedObjects(provider.SourceClusterAPI),
+		machine("worker", `, labels: {tier: both, role: worker, site: a}`, "one"),
+		machine("plane-1", `, labels: {tier: both, role: plane, cluster.x-k8s.io/control-plane: ""}`, "one"),
+		machine("plane-2", `, labels: {owned: plane}, `+owner(planes, "KubeadmControlPlane"), "one"),
+		machine("pooled", `, labels: {pooled: "yes"}, `+owner(provider.SourceClusterAPI, "MachinePool"), "one"),
+		machine("elsewhere", `, labels: {role: worker, site: a, cluster.x-k8s.io/control-plane: ""}`, "two"))
+	const stays, both = "Note ControlPlane metadata", "Loss ControlPlane spec.selector"
+	for selector, c := range map[string]struct {
+		finding string
+		stays   bool
+	}{
+		"matchLabels: {role: plane}":   {stays, true},
+		"matchLabels: {owned: plane}":  {stays, true},
+		`matchLabels: {pooled: "yes"}`: {stays, true},
+		"matchExpressions: [{key: role, operator: NotIn, values: [worker]}, {key: role, operator: Exists}]": {stays, true},
+		"matchLabels: {tier: both}":   {both, false},
+		"matchLabels: {role: worker}": {"", false},
+		"matchLabels: {site: a}":      {"", false},
+		"matchLabels: {role: none}":   {"", false},
+	} {
+		old := clusterAPIObject(t, "v1beta2", "MachineHealthCheck", "", "clusterName: one, selector: {"+selector+"}")
+		converted := clusterAPI{objects}.Convert(RoleHealthCheck, old, nil)
+		found := slices.DeleteFunc(codes(converted), func(text string) bool { return text != stays && text != both })
+		if (converted.Object == nil) != c.stays || !slices.Equal(found, slices.DeleteFunc([]string{c.finding},
+			func(text string) bool { return text == "" })) {
+			t.Errorf("%s: stays %t with the findings %v, want %t with %q", selector, converted.Object == nil,
+				codes(converted), c.stays, c.finding)
+		}
+	}
+}

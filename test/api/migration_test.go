@@ -167,20 +167,39 @@ func TestCommitOfClusterAPINeedsRightToDeleteParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	namespace := env.Namespace(t)
-	for _, group := range []string{"infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io", ""} {
+	const infrastructure, bootstrap = "infrastructure.cluster.x-k8s.io", "bootstrap.cluster.x-k8s.io"
+	create := func(cloud string) error {
+		m := &v1beta1.Migration{Spec: v1beta1.MigrationSpec{Source: "cluster.x-k8s.io", Provider: cloud,
+			Stage: v1beta1.MigrationCommit, PlanHash: "x"}}
+		m.Namespace, m.Name = namespace, "commit"
+		return c.Create(t.Context(), m, client.DryRunAll)
+	}
+	for _, needed := range []struct{ group, resource, text string }{
+		{infrastructure, "openstackmachines", "delete on openstackmachines." + infrastructure},
+		{infrastructure, "openstackservers", "delete on openstackservers." + infrastructure},
+		{bootstrap, "*", "delete on all resources (*) of " + bootstrap},
+		{infrastructure, "simmachines", ""}, // for the other provider
+	} {
 		await(t, "the policy and the role", func() bool {
-			m := &v1beta1.Migration{Spec: v1beta1.MigrationSpec{Source: "cluster.x-k8s.io", Provider: "sim",
-				Stage: v1beta1.MigrationCommit, PlanHash: "x"}}
-			m.Namespace, m.Name = namespace, "commit"
-			err := c.Create(t.Context(), m, client.DryRunAll)
-			if group == "" {
+			err := create("openstack")
+			if needed.text == "" {
 				return err == nil
 			}
-			return err != nil && strings.Contains(err.Error(), "delete on all resources (*) of "+group)
+			return err != nil && strings.Contains(err.Error(), needed.text)
 		})
-		role.Rules = append(role.Rules, rule(group, "*"))
+		role.Rules = append(role.Rules, rule(needed.group, needed.resource))
+		if needed.text == "" {
+			// Only OpenStack has OpenStackServers, and each provider has machines of its own.
+			if err := create("sim"); err == nil || !strings.Contains(err.Error(), "delete on simmachines."+infrastructure) {
+				t.Errorf("without the right to delete SimMachines: got error %v, want a rejection", err)
+			}
+			role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.Resources, "openstackservers")
+			})
+		}
 		if err := admin.Update(t.Context(), role); err != nil {
 			t.Fatal(err)
 		}
 	}
+	await(t, "the right to delete the machines of the provider suffices", func() bool { return create("sim") == nil })
 }

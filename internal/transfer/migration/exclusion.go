@@ -60,12 +60,17 @@ func (p *planner) exclude(role source.Role, object *unstructured.Unstructured) {
 	c := p.system.Convert(role, object, p.flags)
 	p.excludedClasses[c.ClassName] = true
 	if role == source.RoleMachine {
-		if c.Machine == nil {
-			c.Machine = &source.Machine{}
-		}
-		p.excludedMachines = append(p.excludedMachines, candidate{conversion: conversion{old: identityOf(object),
-			displayName: name, Converted: source.Converted{Machine: c.Machine}}})
+		p.keepInstances(object, c.Machine)
 	}
+}
+
+// keepInstances records that a machine stays with the old system, so that no other machine gets its instances.
+func (p *planner) keepInstances(object *unstructured.Unstructured, m *source.Machine) {
+	if m == nil {
+		m = &source.Machine{}
+	}
+	p.stayingMachines = append(p.stayingMachines, candidate{conversion: conversion{old: identityOf(object),
+		displayName: nameOf(object), Converted: source.Converted{Machine: m}}})
 }
 
 // finishExclusion reports invalid entries of spec.exclude, and removes the classes that only excluded objects use.

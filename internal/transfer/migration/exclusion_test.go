@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/manifests/sources"
 )
 
 // windows adds a deployment of another cloud to a fleet, with a set and a machine.
@@ -89,6 +90,26 @@ func TestExcludedMachineKeepsItsInstance(t *testing.T) {
 	})
 	f.cloud.located = f.cloud.located[:len(f.cloud.located)-1]
 	f.plan().expect(t, blocker, CodeInstanceClaimed, "Machine/claims-it")
+}
+
+// A machine that Machinist cannot adopt, such as one of a control plane, keeps its instance.
+func TestMachineOfControlPlaneKeepsItsInstance(t *testing.T) {
+	const plane = "one-control-plane-abcde"
+	f := fleetOf(t, provider.SourceClusterAPI, "healthy")
+	f.add(sources.Samples(provider.SourceClusterAPI)["control-plane"]...)
+	made := f.plan()
+	if all := made.findings.withCode(CodeUnnamedInstance); len(all) > 0 {
+		t.Errorf("the instance of a machine that stays is reported: %v", all)
+	}
+	if len(made.machines) != 1 || len(made.blockers()) > 0 {
+		t.Fatalf("%d machines are planned, blocked by %s", len(made.machines), made.blockers())
+	}
+	claims := f.named("Machine", made.machines[0].old.GetName())
+	write(t, claims, "sim:///"+plane, "spec", "providerID")
+	f.cloud.located = slices.DeleteFunc(f.cloud.located, func(in provider.LocatedInstance) bool {
+		return in.Machine == claims.GetName()
+	})
+	f.plan().expect(t, blocker, CodeInstanceClaimed, "Machine/"+claims.GetName())
 }
 
 func TestInvalidExcludeIsBlocker(t *testing.T) {

@@ -72,7 +72,7 @@ type planner struct {
 	seen    map[string]bool             // provider IDs of all instances in the cloud
 
 	usedClasses, excludedClasses map[string]bool // classes that objects name, by name
-	excludedMachines             []candidate
+	stayingMachines              []candidate     // machines that stay with the old system
 }
 
 func (p *planner) blockf(code, object, path, format string, args ...any) {
@@ -94,7 +94,7 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
 	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*deployment{}
 	p.seen = map[string]bool{}
-	p.usedClasses, p.excludedClasses, p.excludedMachines = map[string]bool{}, map[string]bool{}, nil
+	p.usedClasses, p.excludedClasses, p.stayingMachines = map[string]bool{}, map[string]bool{}, nil
 	if p.migration.Spec.Instances != nil {
 		if err := p.planInstances(ctx); err != nil {
 			return nil, err
@@ -112,6 +112,9 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 		c := conversion{old: identityOf(object), displayName: nameOf(object),
 			Converted: p.system.Convert(role, object, p.flags)}
 		p.plan.findings.add(c.displayName, p.openFindings(c)...)
+		if role == source.RoleMachine && c.Object == nil && !c.HasBlocker() {
+			p.keepInstances(object, c.Machine)
+		}
 		c.Findings = nil
 		switch role {
 		case source.RoleClass:

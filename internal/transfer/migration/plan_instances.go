@@ -63,8 +63,8 @@ func (p *planner) locate(ctx context.Context, machines []candidate) error {
 		for _, m := range of[c] {
 			m.instances = index.instancesOf(m)
 		}
-		for i := range p.excludedMachines {
-			m := &p.excludedMachines[i]
+		for i := range p.stayingMachines {
+			m := &p.stayingMachines[i]
 			m.instances = append(m.instances, index.instancesOf(m)...)
 		}
 		for i := range all {
@@ -81,7 +81,7 @@ func (p *planner) matchInstances(machines []candidate) map[*class][]byte {
 	p.spellNodeIDs(machines)
 	p.checkTarget(machines)
 	taken := map[string]string{} // provider ID → machine
-	for _, m := range p.excludedMachines {
+	for _, m := range p.stayingMachines {
 		for _, in := range m.instances {
 			taken[in.ProviderID] = m.displayName
 		}

@@ -123,6 +123,7 @@ E2E_SHORT := -run '^(TestNodesJoinThroughUserDataTokenAndCSR|TestCloudController
 
 .PHONY: e2e
 e2e: controlplane build ## Run long scenarios with the real programs: crashes, two leaders, tours; SHORT=1 runs a few, FULL=1 all scenarios
+	$(if $(FULL),for package in core bootstrap/kubeadm; do hack/tool.sh clusterapi sigs.k8s.io/cluster-api/$$package >/dev/null || exit; done)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -parallel $(if $(FULL),3 -timeout 90m,$(if $(SHORT),3,5) -timeout 60m) \
 		$(if $(SHORT),$(E2E_SHORT)) ./test/e2e
 	$(if $(SHORT),,FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),60m,20m) ./providers/azure/e2e ./test/chaos \

@@ -46,56 +46,60 @@ func TestMigrationAbortsInEveryPhase(t *testing.T) {
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
-			const machines = 4
-			f := start(t, stack.Options{}).oldFleet(group, machines)
-			m := f.startMigrators(1)
+			m := start(t, stack.Options{}).oldFleet(group, 4).startMigrators(1)
 			for _, at := range abortedIn {
-				w := f.watch()
-				m.createMigration("until-" + strings.ToLower(string(at.phase)))
-				losses := m.AwaitPlan()
-				if at.phase == v1beta1.MigrationCopying {
-					m.allowMachines(2)
-				}
-				if at.phase != v1beta1.MigrationPlanning {
-					m.SetStage(v1beta1.MigrationAdopt, losses...)
-				}
-				m.AwaitPhase(at.phase)
-				if at.phase == v1beta1.MigrationCopying {
-					m.Await("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
-					if n := len(m.machineList()); n != 2 {
-						t.Errorf("got %d copied Machines, want the 2 that the quota allows", n)
-					}
-				}
-				f.logStart = len(f.log())
-				f.logRead = f.logStart
-				m.SetStage(v1beta1.MigrationAbort)
-				if at.killed == v1beta1.MigrationAborting {
-					m.Await("half of an abort", func(o *v1beta1.Migration) bool {
-						return o.Status.Phase == v1beta1.MigrationAborting && o.Status.Machines.Adopted < machines ||
-							o.Status.Phase == v1beta1.MigrationAborted
-					})
-				}
-				if at.killed != "" {
-					m.restart(m.migrators...)
-				}
-				m.AwaitPhase(v1beta1.MigrationAborted)
-				m.wantOldObjects()
-				m.wantNothingOfMachinist()
-				m.wantUndisturbed(w)
-				if at.phase == v1beta1.MigrationPlanning {
-					continue // The migration has not stopped the old controller in this phase.
-				}
-				f.awaitSettled(machines)
-				if changes := f.changes(); len(changes) > 0 {
-					t.Errorf("the old controller changed what it found after the phase %s:\n%s", at.phase,
-						strings.Join(changes, "\n"))
-				}
-				if at.phase == v1beta1.MigrationCopying {
-					m.allowMachines(-1)
-				}
+				m.abortIn(at.phase, at.killed)
 			}
 			m.wantOldControllerWorks()
 		})
+	}
+}
+
+// abortIn aborts a migration in a phase, and kills the migrator in another phase, if any.
+func (m *migration) abortIn(phase, killed v1beta1.MigrationPhase) {
+	m.t.Helper()
+	machines := len(m.before.instances)
+	w := m.watch()
+	m.createMigration("until-" + strings.ToLower(string(phase)))
+	losses := m.AwaitPlan()
+	if phase == v1beta1.MigrationCopying {
+		m.allowMachines(2)
+	}
+	if phase != v1beta1.MigrationPlanning {
+		m.SetStage(v1beta1.MigrationAdopt, losses...)
+	}
+	m.AwaitPhase(phase)
+	if phase == v1beta1.MigrationCopying {
+		m.Await("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
+		if n := len(m.machineList()); n != 2 {
+			m.t.Errorf("got %d copied Machines, want the 2 that the quota allows", n)
+		}
+	}
+	m.logStart = len(m.log())
+	m.logRead = m.logStart
+	m.SetStage(v1beta1.MigrationAbort)
+	if killed == v1beta1.MigrationAborting {
+		m.Await("half of an abort", func(o *v1beta1.Migration) bool {
+			return o.Status.Phase == v1beta1.MigrationAborting && int(o.Status.Machines.Adopted) < machines-m.staying ||
+				o.Status.Phase == v1beta1.MigrationAborted
+		})
+	}
+	if killed != "" {
+		m.restart(m.migrators...)
+	}
+	m.AwaitPhase(v1beta1.MigrationAborted)
+	m.wantOldObjects()
+	m.wantNothingOfMachinist()
+	m.wantUndisturbed(w)
+	if phase == v1beta1.MigrationPlanning {
+		return // The migration has not stopped the old controller in this phase.
+	}
+	m.awaitSettled(machines)
+	if changes := m.changes(); len(changes) > 0 {
+		m.t.Errorf("the old controller changed what it found after the phase %s:\n%s", phase, strings.Join(changes, "\n"))
+	}
+	if phase == v1beta1.MigrationCopying {
+		m.allowMachines(-1)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,13 @@ type oldFleet struct {
 	controller        *child.Process
 	logStart, logRead int
 	before            fleetState
+
+	// values are additional values in the manifests.
+	values map[string]any
+	// others are further controllers of the old system.
+	others []*child.Process
+	// staying is the number of machines that stay with the old system.
+	staying int
 }
 
 func (m *machinist) oldFleet(group string, n int) *oldFleet {
@@ -92,32 +100,48 @@ func (m *machinist) oldFleet(group string, n int) *oldFleet {
 	if err := install.Apply(context.Background(), m.Control.Config(), sources.CRDs(group)...); err != nil {
 		m.t.Fatal(err)
 	}
+	f.createPrerequisites(n)
+	f.createObjects(n)
+	f.buildController(f.leases...)
+	f.startController()
+	f.awaitFleet(n)
+	return f
+}
+
+func (f *oldFleet) createPrerequisites(n int) {
+	f.t.Helper()
 	for _, o := range append(standin.JoinObjects(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.workload.Namespace}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: oldAccount},
-			StringData: map[string]string{"token": m.CloudToken()}},
+			StringData: map[string]string{"token": f.CloudToken()}},
 		newDeployment(f.workload, 1), newDeployment(oldWeb, int32(n)),
 	) {
-		if err := m.control.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
-			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		if err := f.control.Create(context.Background(), o); err != nil && !apierrors.IsAlreadyExists(err) {
+			f.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
 		}
 	}
+}
+
+func (f *oldFleet) createObjects(n int) {
+	f.t.Helper()
 	for _, o := range f.objects(n) {
 		// The API server serves a new CRD after a short delay.
-		eventually(m.t, "the API server accepts "+o.GetKind()+" "+o.GetName(), func() (bool, string) {
-			err := m.control.Create(context.Background(), o)
+		eventually(f.t, "the API server accepts "+o.GetKind()+" "+o.GetName(), func() (bool, string) {
+			err := f.control.Create(context.Background(), o)
 			return err == nil, fmt.Sprint(err)
 		})
 	}
-	f.buildController()
-	f.startController()
+}
+
+// awaitFleet waits until all n machines have Nodes, and remembers the state of the fleet.
+func (f *oldFleet) awaitFleet(n int) {
+	f.t.Helper()
 	f.awaitSettled(n)
 	f.awaitPods(f.workload, oldWeb)
 	f.before = f.state()
 	if len(f.before.instances) != n || len(f.before.nodes) != n {
-		m.t.Fatalf("got %d instances and %d Nodes for %d old machines", len(f.before.instances), len(f.before.nodes), n)
+		f.t.Fatalf("got %d instances and %d Nodes for %d old machines", len(f.before.instances), len(f.before.nodes), n)
 	}
-	return f
 }
 
 func (f *oldFleet) objects(n int) (all []*unstructured.Unstructured) {
@@ -129,8 +153,10 @@ func (f *oldFleet) objects(n int) (all []*unstructured.Unstructured) {
 	var out bytes.Buffer
 	text, err := template.ParseFiles(filepath.Join("testdata", "migration", f.manifests))
 	if err == nil {
-		err = text.Execute(&out, map[string]any{"Group": f.group, "Namespace": f.namespace, "Machines": n, "Names": names,
-			"Replicas": n - 2, "Token": f.CloudToken(), "UserData": string(f.oldUserData())})
+		values := map[string]any{"Group": f.group, "Namespace": f.namespace, "Machines": n, "Names": names,
+			"Replicas": n - 2, "Token": f.CloudToken(), "UserData": string(f.oldUserData())}
+		maps.Copy(values, f.values)
+		err = text.Execute(&out, values)
 	}
 	for documents := yaml.NewYAMLOrJSONDecoder(&out, 4096); err == nil; {
 		o := &unstructured.Unstructured{}
@@ -144,40 +170,65 @@ func (f *oldFleet) objects(n int) (all []*unstructured.Unstructured) {
 	return all
 }
 
-func (f *oldFleet) buildController() {
+// program builds a program of these tests.
+func (f *oldFleet) program(name, source string) string {
 	f.t.Helper()
-	path := filepath.Join(f.Dir(), "old-controller")
-	if out, err := exec.Command("go", "build", "-o", path, "../standin/cmd").CombinedOutput(); err != nil {
-		f.t.Fatalf("build the stand-in: %v\n%s", err, out)
+	path := filepath.Join(f.Dir(), name)
+	if out, err := exec.Command("go", "build", "-o", path, source).CombinedOutput(); err != nil {
+		f.t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
-	// The controller gets all permissions, so only the fence of the migration can stop it.
-	config, err := f.Control.UserConfig("old-controller", "system:masters")
-	if err == nil {
-		err = controlplane.WriteKubeconfig(path+".kubeconfig", config)
-	}
-	if err == nil {
-		err = os.WriteFile(path+".token", []byte(f.CloudToken()), 0o600)
-	}
+	return path
+}
+
+func (f *oldFleet) buildController(leases ...string) {
+	f.t.Helper()
+	path := f.program("old-controller", "../standin/cmd")
+	f.writeKubeconfig(path+".kubeconfig", "old-controller")
+	err := os.WriteFile(path+".token", []byte(f.CloudToken()), 0o600)
 	if err == nil {
 		err = os.WriteFile(path+".user-data", f.oldUserData(), 0o600)
 	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	leaseDuration := "3s"
+	if f.group == provider.SourceClusterAPI {
+		leaseDuration = "15s" // as its other controllers
+	}
 	f.controller = &child.Process{Name: "old-controller", Path: path, Dir: f.Dir(), Args: []string{
 		"--group=" + f.group, "--namespace=" + f.namespace, "--kubeconfig=" + path + ".kubeconfig",
-		"--lease-duration=3s", "--workload=" + f.workload.String(),
+		"--lease-duration=" + leaseDuration, "--workload=" + f.workload.String(),
 		"--cloud-endpoint=" + f.CloudURL(), "--cloud-token-file=" + path + ".token",
 		"--user-data-file=" + path + ".user-data",
 	}}
-	for _, name := range f.leases {
+	for _, name := range leases {
 		f.controller.Args = append(f.controller.Args, "--lease="+name)
 	}
+	f.killAtEnd(f.controller)
+}
+
+// writeKubeconfig writes the kubeconfig of an old controller, which has all permissions. Only the fence of the
+// migration can stop the controller.
+func (f *oldFleet) writeKubeconfig(path, user string) {
+	f.t.Helper()
+	config, err := f.Control.UserConfig(user, "system:masters")
+	if err == nil {
+		err = controlplane.WriteKubeconfig(path, config)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// killAtEnd kills a process at the end of the test. If the test has failed, killAtEnd logs the end of its log.
+func (f *oldFleet) killAtEnd(p *child.Process) {
 	f.t.Cleanup(func() {
 		if f.t.Failed() {
-			f.t.Log(f.controller.LogTail())
+			f.t.Log(p.LogTail())
 		}
-		f.killController()
+		if err := p.Kill(); err != nil {
+			f.t.Error(err)
+		}
 	})
 }
 

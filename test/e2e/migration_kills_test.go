@@ -73,7 +73,7 @@ func TestMigrationSurvivesKills(t *testing.T) {
 // killSome restarts some of the migrators and the old controller, and may scale up the old controller.
 func (m *migration) killSome(random *rand.Rand, phase v1beta1.MigrationPhase) {
 	m.t.Helper()
-	all := append(slices.Clone(m.migrators), m.controller)
+	all := append(slices.Concat(m.migrators, m.others), m.controller)
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	m.restart(all[:1+random.IntN(len(all))]...)
 	if phase != v1beta1.MigrationPlanning && random.IntN(3) == 0 {
@@ -121,7 +121,7 @@ func (m *migration) wantDeploymentWorks() {
 	m.awaitRunning(all - replicas)
 	eventually(m.t, "the instances of the deployment are gone", func() (bool, string) {
 		n := m.countLive()
-		return n == all-replicas, fmt.Sprint(n)
+		return n == all-replicas+m.staying, fmt.Sprint(n)
 	})
 }
 

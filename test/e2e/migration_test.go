@@ -58,21 +58,18 @@ func (f *oldFleet) startMigrators(n int) *migration {
 	m := &migration{oldFleet: f, userData: f.newUserData(), Migration: &fleet.Migration{T: f.t, Control: f.control,
 		Key: client.ObjectKey{Namespace: namespace}, Patience: env.Patience}}
 	for i := range n {
-		migrator, err := f.NewMigrator(context.Background(), []string{namespace, f.workload.Namespace},
+		namespaces := []string{namespace, f.workload.Namespace}
+		if f.group == provider.SourceClusterAPI {
+			namespaces = append(namespaces, f.namespace)
+		}
+		migrator, err := f.NewMigrator(context.Background(), namespaces,
 			fmt.Sprintf("migrator-%d", i+1),
 			append([]string{"--fence-probe-interval=50ms", "--fence-lease-margin=1s", "--remove-kinds-after=1s",
 				"--create-settle=1s"}, migratorLease...)...)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		f.t.Cleanup(func() {
-			if f.t.Failed() {
-				f.t.Log(migrator.LogTail())
-			}
-			if err := migrator.Kill(); err != nil {
-				f.t.Error(err)
-			}
-		})
+		f.killAtEnd(migrator)
 		if err := migrator.Start(); err != nil {
 			f.t.Fatal(err)
 		}
@@ -95,6 +92,9 @@ func (m *migration) createMigration(name string) {
 			UserDataRef: m.userData,
 			Fence: v1beta1.MigrationFence{Leases: leases, Workloads: []v1beta1.MigrationWorkload{{Kind: "Deployment",
 				Namespace: f.workload.Namespace, Name: f.workload.Name}}}},
+	}
+	if f.group == provider.SourceClusterAPI {
+		object.Spec.Fence.Workloads = nil // The controllers of Cluster API also serve its webhooks.
 	}
 	if f.namespace == "" {
 		// For cluster-scoped machines, the namespace of the workload determines the namespace of the Leases.

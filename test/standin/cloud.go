@@ -13,10 +13,21 @@ import (
 type Cloud interface {
 	// Instances returns the instances that exist and that the old system created.
 	Instances(ctx context.Context) ([]Instance, error)
-	// Create creates the instance of a Machine. description is the providerSpec.
-	Create(ctx context.Context, machine string, uid types.UID, description map[string]any) error
+	// Create creates the instance of a Machine.
+	Create(ctx context.Context, r Request) error
 	// Delete deletes an instance. The instance may exist for some time afterwards.
 	Delete(ctx context.Context, id string) error
+}
+
+// Request describes a new instance.
+type Request struct {
+	// Machine and UID identify the instance's Machine.
+	Machine string
+	UID     types.UID
+	// Description is the providerSpec, or the spec of the infrastructure object in Cluster API.
+	Description map[string]any
+	// UserData is the user data of this instance. If UserData is nil, the Cloud's own user data is used.
+	UserData []byte
 }
 
 // Instance is an instance of an old system.
@@ -33,7 +44,8 @@ type Instance struct {
 	Collected bool
 }
 
-// Simulated returns the instances of an account of the simulated cloud. New instances have the given user data.
+// Simulated returns the instances of an account of the simulated cloud. userData is the user data of new instances
+// whose Request has none.
 func Simulated(client *simcloud.Client, userData []byte) Cloud { return simulated{client, userData} }
 
 type simulated struct {
@@ -58,15 +70,19 @@ func (s simulated) Instances(ctx context.Context) (all []Instance, err error) {
 	return all, nil
 }
 
-func (s simulated) Create(ctx context.Context, machine string, uid types.UID, description map[string]any) error {
-	text := func(name string) string { value, _ := description[name].(string); return value }
-	tags := map[string]string{driver.LegacyTagMachine: machine, driver.LegacyTagMachineUID: string(uid)}
-	described, _ := description["tags"].(map[string]any)
+func (s simulated) Create(ctx context.Context, r Request) error {
+	text := func(name string) string { value, _ := r.Description[name].(string); return value }
+	tags := map[string]string{driver.LegacyTagMachine: r.Machine, driver.LegacyTagMachineUID: string(r.UID)}
+	described, _ := r.Description["tags"].(map[string]any)
 	for key, value := range described {
 		tags[key], _ = value.(string)
 	}
-	_, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Name: machine, Region: text("region"),
-		Type: text("size"), Image: text("image"), UserData: s.userData, Tags: tags})
+	userData := r.UserData
+	if userData == nil {
+		userData = s.userData
+	}
+	_, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Name: r.Machine, Region: text("region"),
+		Type: text("size"), Image: text("image"), UserData: userData, Tags: tags})
 	return err
 }
 

@@ -61,6 +61,9 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.read(ctx); err != nil {
 		return err
 	}
+	if p.reconcile != nil {
+		return p.reconcile(p, ctx)
+	}
 	var errs []error
 	for _, reconciler := range []struct {
 		kind      string
@@ -78,14 +81,11 @@ func (p *pass) run(ctx context.Context) error {
 func (p *pass) read(ctx context.Context) error {
 	p.objects = map[string][]*unstructured.Unstructured{}
 	for _, kind := range append(slices.Clone(p.parents), machines) {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(p.kind(kind + "List"))
-		if err := p.kube.List(ctx, list, client.InNamespace(p.Namespace)); err != nil {
+		objects, err := p.list(ctx, p.kind(kind))
+		if err != nil {
 			return err
 		}
-		for i := range list.Items {
-			p.objects[kind] = append(p.objects[kind], &list.Items[i])
-		}
+		p.objects[kind] = objects
 	}
 	p.nodes = map[string]*corev1.Node{}
 	nodes := &corev1.NodeList{}
@@ -101,6 +101,15 @@ func (p *pass) read(ctx context.Context) error {
 		p.instances[in.Machine] = in
 	}
 	return err
+}
+
+func (p *pass) list(ctx context.Context, kind schema.GroupVersionKind) ([]*unstructured.Unstructured, error) {
+	found, err := list(ctx, p.kube, kind, client.InNamespace(p.Namespace))
+	all := make([]*unstructured.Unstructured, len(found))
+	for i := range found {
+		all[i] = &found[i]
+	}
+	return all, err
 }
 
 func (c *controller) kind(kind string) schema.GroupVersionKind {

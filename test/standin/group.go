@@ -7,6 +7,8 @@
 package standin
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -32,10 +34,14 @@ type group struct {
 	// and taints are the paths in a Machine of the metadata and taints for the Node.
 	instance, nodeMeta, taints []string
 	noStatusSubresource        bool
+	// unstableStatus is true if a pause and its end change the status of objects.
+	unstableStatus bool
 	// identify, if set, stores the identity of the instance in the Machine.
 	identify func(machine *unstructured.Unstructured, in Instance)
 	status   func(node *corev1.Node) map[string]any
 	mark     func(machine *unstructured.Unstructured, node *corev1.Node)
+	// reconcile, if set, replaces the reconciliation of all kinds.
+	reconcile func(*pass, context.Context) error
 }
 
 var groups = map[string]group{
@@ -44,6 +50,7 @@ var groups = map[string]group{
 	provider.SourceClusterK8s:  kubermatic,
 	provider.SourceGardener:    sapcloud,
 	provider.SourceOpenShift:   openshift,
+	provider.SourceClusterAPI:  clusterAPI,
 }
 
 func nodeRef(node *corev1.Node) map[string]any {

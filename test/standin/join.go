@@ -19,19 +19,22 @@ const (
 // UserData returns user data with which an instance of an old system joins a cluster.
 func UserData(endpoint string, ca []byte) []byte {
 	return fmt.Appendf(nil, `#cloud-config
-write_files:
-- path: /etc/kubernetes/bootstrap-kubeconfig
-  content: |
-    apiVersion: v1
-    kind: Config
-    current-context: bootstrap
-    clusters: [{name: target, cluster: {server: %q, certificate-authority-data: %s}}]
-    users: [{name: bootstrap, user: {token: %q}}]
-    contexts: [{name: bootstrap, context: {cluster: target, user: bootstrap}}]
+write_files: [{path: /etc/kubernetes/bootstrap-kubeconfig, content: %q}]
+`, BootstrapKubeconfig(endpoint, ca))
+}
+
+// BootstrapKubeconfig returns the kubeconfig with which an instance of an old system joins a cluster.
+func BootstrapKubeconfig(endpoint string, ca []byte) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: bootstrap
+clusters: [{name: target, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: bootstrap, user: {token: %q}}]
+contexts: [{name: bootstrap, context: {cluster: target, user: bootstrap}}]
 `, endpoint, base64.StdEncoding.EncodeToString(ca), token)
 }
 
-// JoinObjects returns the objects that permit instances with UserData to join the cluster.
+// JoinObjects returns the objects that permit instances with the BootstrapKubeconfig to join the cluster.
 func JoinObjects() []client.Object {
 	id, secret, _ := strings.Cut(token, ".")
 	bind := func(name, role string) client.Object {

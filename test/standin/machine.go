@@ -23,7 +23,7 @@ func (p *pass) machine(ctx context.Context, m *unstructured.Unstructured) error 
 	}
 	in, exists := p.instances[m.GetName()]
 	if !exists {
-		return p.createInstance(ctx, m)
+		return p.createInstance(ctx, Request{Machine: m.GetName(), UID: m.GetUID(), Description: p.description(m)})
 	}
 	if p.identify != nil {
 		if err := p.update(ctx, m, func() { p.identify(m, in) }); err != nil {
@@ -67,10 +67,8 @@ func (p *pass) applyToNode(m *unstructured.Unstructured, node *corev1.Node) {
 	}
 }
 
-func (p *pass) createInstance(ctx context.Context, m *unstructured.Unstructured) error {
-	return p.change("create", "instance", m.GetName(), func() error {
-		return p.Cloud.Create(ctx, m.GetName(), m.GetUID(), p.description(m))
-	})
+func (p *pass) createInstance(ctx context.Context, r Request) error {
+	return p.change("create", "instance", r.Machine, func() error { return p.Cloud.Create(ctx, r) })
 }
 
 // deleteMachine deletes the instance, then the Node, and then removes the finalizers of the Machine.

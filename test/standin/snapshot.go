@@ -19,7 +19,7 @@ import (
 // Snapshot contains the objects of an old system as JSON. The keys are KIND NAMESPACE/NAME.
 type Snapshot map[string]string
 
-// TakeSnapshot reads all objects of an API group.
+// TakeSnapshot reads all objects of an API group. Objects of Cluster API are read without their status.
 func TakeSnapshot(ctx context.Context, reader client.Reader, group string) (Snapshot, error) {
 	all := Snapshot{}
 	for _, kind := range sources.Kinds(group) {
@@ -28,6 +28,11 @@ func TakeSnapshot(ctx context.Context, reader client.Reader, group string) (Snap
 			return nil, err
 		}
 		for _, o := range list {
+			if groups[group].unstableStatus {
+				o.SetResourceVersion("")
+				o.SetManagedFields(nil)
+				delete(o.Object, "status")
+			}
 			data, err := json.Marshal(o.Object)
 			if err != nil {
 				return nil, err
@@ -41,12 +46,19 @@ func TakeSnapshot(ctx context.Context, reader client.Reader, group string) (Snap
 // List returns all objects of a kind. If the kind does not exist, the list is empty.
 func List(ctx context.Context, reader client.Reader,
 	kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kind)
-	if err := reader.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-		return nil, err
+	all, err := list(ctx, reader, kind)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return list.Items, nil
+	return all, err
+}
+
+func list(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind,
+	options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	found := &unstructured.UnstructuredList{}
+	found.SetGroupVersionKind(kind)
+	err := reader.List(ctx, found, options...)
+	return found.Items, err
 }
 
 // Differences compares the snapshot with a later one.

@@ -388,8 +388,8 @@ func (o *oldServers) Instances(ctx context.Context) (all []standin.Instance, err
 }
 
 // Create implements standin.Cloud.
-func (o *oldServers) Create(ctx context.Context, machine string, uid types.UID, _ map[string]any) error {
-	id, remove, err := o.launch(ctx, o.legacy, machine, uid)
+func (o *oldServers) Create(ctx context.Context, r standin.Request) error {
+	id, remove, err := o.launch(ctx, o.legacy, r.Machine, r.UID)
 	if remove != nil {
 		o.mu.Lock()
 		defer o.mu.Unlock()

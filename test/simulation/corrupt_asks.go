@@ -36,10 +36,9 @@ var meanings = []meaning{
 		rules: []string{"I3", "budget", "freeze", "scale-down", "stampede", "J4", "J5"},
 		why: "An object belongs to the owner that it refers to. The garbage collector of Kubernetes deletes an object if " +
 			"none of its owners exists. So it may delete all machines of a set at once."},
-	{field: regexp.MustCompile(`^(Machine|MachineSet)\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`),
+	{field: regexp.MustCompile(`^Machine\.metadata\.labels(\.(app|tier|pool|\[machinist\.dev/template-hash\]))?$`),
 		mayLose: true, mayDiffer: true, rules: []string{"I3", "budget", "scale-down", "J4", "J5"},
-		why: "A deployment owns the sets that match its selector, a set owns the machines that match its selector, and " +
-			"both release others (rule adopt-only-when-missing)."},
+		why: "A set owns the machines that match its selector, and releases others (rule adopt-only-when-missing)."},
 	{field: regexp.MustCompile(`^(Machine|MachineSet|MachineDeployment)\.metadata\.labels\.\[machinist\.dev/migration\]`),
 		mayDiffer: true, mayLose: true,
 		why: "The label marks the objects that a migration has created, until the migration removes the label. " +

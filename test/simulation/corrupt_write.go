@@ -10,6 +10,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 type corrupted struct {
@@ -48,6 +50,12 @@ func (c *corrupted) givesUp() bool {
 
 // mayLeak reports whether the corruption may make Machinist forget a Node whose instance is gone already.
 func (c *corrupted) mayLeak() bool { return c != nil && c.asks != nil && c.asks.mayLeak }
+
+// markedAgain reports whether the corruption may have written the label that marks the objects of a migration. The
+// migrator does not remove this label after the end of the migration.
+func (c *corrupted) markedAgain(o client.Object, label string) bool {
+	return c != nil && label == v1beta1.LabelMigration && c.Field.objectName() == objectName(o)
+}
 
 // isToken reports whether the corruption changed the owner of a bootstrap token. Kubernetes deletes this token when it
 // expires.

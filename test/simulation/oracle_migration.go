@@ -337,7 +337,7 @@ func (l *legacy) newFleetMissing(report func(string, ...any)) {
 
 func (l *legacy) reportUnfinished(o client.Object, report func(string, ...any)) {
 	for _, key := range []string{v1beta1.LabelMigration, v1beta1.LabelFreeze} {
-		if o.GetLabels()[key] != "" {
+		if o.GetLabels()[key] != "" && !l.world.corrupted.markedAgain(o, key) {
 			report("%T %s has the label %s", o, o.GetName(), key)
 		}
 	}

@@ -139,6 +139,15 @@ var corruptions = []struct {
 	{"a cloud that forgets all instances was trusted for a machine whose class does not exist",
 		"cloud-forgets", 7, "0:control/Machine/fleet/web-2b8fpn8lk-00004/spec/classRef/name=highest",
 		[]Outcome{OutcomeAskedFor, OutcomeNamed}},
+	{"a deployment released a set that had lost its labels, and created all its machines again",
+		"migrate-A", 777001, "end:control/MachineSet/fleet/web-xc6ktfbc8/metadata/labels=emptied",
+		[]Outcome{OutcomeRepaired}},
+	{"a deployment released a set whose machines never joined, and created more of them than the limit",
+		"rollout-never-joins", 777001, "161:control/MachineSet/fleet/web-p2lnnkn6s/metadata/labels=dropped",
+		[]Outcome{OutcomeRepaired, OutcomeHarmless}},
+	{"a deployment adopted a set of other machines that had got its labels, and deleted a machine",
+		"migrate-K", 777001, "726:control/MachineSet/fleet/alone/metadata/labels=of-another",
+		[]Outcome{OutcomeRepaired, OutcomeHarmless}},
 }
 
 // Each of these corruptions once broke a rule.

@@ -20,8 +20,11 @@ import (
 	"machinist.dev/machinist/internal/platform/index"
 )
 
-// claim returns the sets that the deployment owns, after it has adopted and released sets. Ownership depends only on
-// the owner reference, so two deployments with the same selector do not compete for a set.
+// claim returns the sets that the deployment owns, after it has adopted sets and restored their labels. Ownership
+// depends only on the owner reference, so two deployments with the same selector do not compete for a set.
+//
+// The deployment restores the labels of a set whose template matches the selector. If the deployment released such a
+// set, it would create all machines of the set again.
 func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
 	owned, err := p.ownedSets(ctx)
 	if err != nil {
@@ -33,8 +36,18 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 			sets = append(sets, set)
 			continue
 		}
-		if err := p.release(ctx, set); err != nil {
-			return nil, err
+		matching := withTemplateLabels(set)
+		if !selector.Matches(labels.Set(matching.Labels)) {
+			if err := p.release(ctx, set); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		switch err := p.patchSet(ctx, set, matching); {
+		case err == nil:
+			sets = append(sets, matching)
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("restore the labels of set %s: %w", set.Name, err)
 		}
 	}
 	if seen := p.shared.takeOrphanSetSeen(p.known); seen || len(p.unownedSets) > 0 {
@@ -94,8 +107,8 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return sets, nil
 }
 
-// adopt makes the deployment the owner of all sets that match the selector and have no owner. A live read first
-// confirms that the deployment still exists.
+// adopt makes the deployment the owner of all adoptable sets. A live read first confirms that the deployment still
+// exists.
 func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet,
 	error) {
 	d := p.deployment
@@ -108,8 +121,7 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 	checked := false
 	for _, set := range slices.Concat(p.unownedSets, pointers(matching.Items)) {
 		known := func(o *v1beta1.MachineSet) bool { return o.UID == set.UID }
-		if !unowned(set) || !selector.Matches(labels.Set(set.Labels)) || slices.ContainsFunc(owned, known) ||
-			slices.ContainsFunc(adopted, known) {
+		if !adoptable(set, selector) || slices.ContainsFunc(owned, known) || slices.ContainsFunc(adopted, known) {
 			continue
 		}
 		if !checked {
@@ -133,6 +145,20 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 		adopted = append(adopted, ours)
 	}
 	return adopted, nil
+}
+
+// withTemplateLabels returns a copy of the set that also has the labels of its template.
+func withTemplateLabels(set *v1beta1.MachineSet) *v1beta1.MachineSet {
+	labeled := set.DeepCopy()
+	labeled.Labels = union(set.Labels, set.Spec.Template.ObjectMeta.Labels)
+	return labeled
+}
+
+// adoptable reports whether the set has no owner, and its labels and its template match the selector. The labels alone
+// do not suffice: a set of other machines may get them by mistake, and the deployment would replace these machines.
+func adoptable(set *v1beta1.MachineSet, selector labels.Selector) bool {
+	return unowned(set) && selector.Matches(labels.Set(set.Labels)) &&
+		selector.Matches(labels.Set(set.Spec.Template.ObjectMeta.Labels))
 }
 
 func unowned(set *v1beta1.MachineSet) bool {

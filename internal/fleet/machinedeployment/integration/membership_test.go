@@ -17,20 +17,35 @@ import (
 
 func keyed(key client.ObjectKey) reconcile.Request { return reconcile.Request{NamespacedName: key} }
 
-func TestASetThatMatchesIsAdoptedAndOneThatNoLongerDoesIsReleased(t *testing.T) {
+// Rule: labels-of-owned-set-restored.
+func TestLabelsOfAnOwnedSetAreRestored(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.settle()
 	b.change(class("b"))
 	b.settle()
-	b.changeSet("a", func(s *v1beta1.MachineSet) { delete(s.Labels, "app") })
+	before := b.sets()
+	for _, name := range []string{"a", "b"} { // The set a is kept only for a rollback.
+		b.changeSet(name, func(s *v1beta1.MachineSet) { s.Labels = nil })
+	}
 	b.took()
 	b.reconcile()
-	b.wantCalls(patchSet)
-	if set := b.sets()["a"]; metav1.GetControllerOf(set) != nil {
-		t.Fatalf("a set that does not match has the controller %v", metav1.GetControllerOf(set))
+	b.wantCalls(patchSet, patchSet, patchSet) // The last patch restores the autoscaler's label of the set in use.
+	for name, set := range b.sets() {
+		if !metav1.IsControlledBy(set, b.deployment()) || set.Labels["app"] != "web" ||
+			set.Labels[v1beta1.LabelTemplateHash] != before[name].Labels[v1beta1.LabelTemplateHash] {
+			t.Errorf("set %s has the labels %v and the owners %v", name, set.Labels, set.OwnerReferences)
+		}
 	}
-	b.changeSet("a", func(s *v1beta1.MachineSet) { s.Labels["app"] = "web" })
+	b.settle()
+	b.wantReplicas(map[string]int32{"a": 0, "b": 3})
+}
+
+func TestASetThatLostItsOwnerIsAdopted(t *testing.T) {
+	b := newBench(t)
+	b.create(3)
+	b.settle()
+	b.changeSet("a", func(s *v1beta1.MachineSet) { s.OwnerReferences = nil })
 	b.restart() // in production, a watch event triggers this
 	b.took()
 	b.reconcile()
@@ -38,12 +53,8 @@ func TestASetThatMatchesIsAdoptedAndOneThatNoLongerDoesIsReleased(t *testing.T) 
 	if set := b.sets()["a"]; !metav1.IsControlledBy(set, b.deployment()) {
 		t.Error("a set that matches is not adopted")
 	}
-	b.change(class("a"))
 	b.settle()
-	if n := len(b.sets()); n != 2 {
-		t.Errorf("there are %d sets, expected 2: the adopted one is of the wanted template", n)
-	}
-	b.wantReplicas(map[string]int32{"a": 3, "b": 0})
+	b.wantReplicas(map[string]int32{"a": 3})
 }
 
 func TestADeploymentThatWasReplacedMeanwhileAdoptsNothing(t *testing.T) {

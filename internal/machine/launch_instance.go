@@ -31,7 +31,7 @@ func (p *pass) followInstance(ctx context.Context) (proceed progress, tagged boo
 	}
 	switch {
 	case !known:
-	case status.State != v1beta1.InstancePending && !p.failurePending(),
+	case status.State != v1beta1.InstancePending && status.State != "" && !p.failurePending(),
 		p.machine.Status.NodeRef != nil, // A Node is better evidence than the provider's answer.
 		p.restoreBooted():
 		return next, true, nil

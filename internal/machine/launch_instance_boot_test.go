@@ -145,3 +145,22 @@ func TestAddressesThatComeLateAreReadWithTheNode(t *testing.T) {
 		})
 	}
 }
+
+// A machine whose node name is lost would otherwise wait until spec.timeouts.creation, and then lose its instance.
+//
+// Rule: lost-instance-status-is-restored.
+func TestLostInstanceStatusIsReadAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.createMachine("m")
+	w.reconcile("m")
+	before := w.get("m")
+	w.writeStatus("m", func(s *v1beta1.MachineStatus) { s.Instance = &v1beta1.InstanceStatus{} })
+	w.reconcile("m")
+	if got := w.get("m").Status.Instance; got == nil || got.State != before.Status.Instance.State ||
+		got.NodeName != before.Status.Instance.NodeName {
+		t.Errorf("the recorded instance is %+v, want %+v", got, before.Status.Instance)
+	}
+	w.wantQuiet("m")
+}

@@ -1,9 +1,17 @@
 package machinedeployment
 
 import (
+	"context"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/disruption"
 )
 
 func one(replicas int32, change ...func(*Set)) Set {
@@ -123,5 +131,74 @@ func TestDeniedHandOverIsTakenBack(t *testing.T) {
 	s.Sets[0].Denied = 3
 	if plan = MakePlan(s); plan.Roles[0].Moves != 2 {
 		t.Errorf("if one machine is allowed, the order is %+v", plan.Roles[0])
+	}
+}
+
+// Rule: denied-rollout-does-not-begin.
+func TestWaitMessageNamesTheDenial(t *testing.T) {
+	m := machine("a1", 1, isReady)
+	denied := []disruption.Denial{{Candidate: disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout},
+		Explanation: "budget b allows none"}}
+	for name, test := range map[string]struct {
+		waiting string
+		view    view
+		want    string
+	}{
+		"nothing is denied":            {"0 of 1 available", view{}, "0 of 1 available"},
+		"nothing waits":                {"", view{denied: denied}, ""},
+		"a denial":                     {"0 of 1 available", view{denied: denied}, "0 of 1 available; " + denied[0].Summary()},
+		"the message names the denial": {"x", view{denied: denied, state: State{DisruptionDenied: "x"}}, "x"},
+	} {
+		if got := test.view.waitingFor(test.waiting); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// stored is a cluster that contains a budget and machines.
+type stored struct {
+	client.Reader
+	budget   v1beta1.MachineDisruptionBudget
+	machines []*v1beta1.Machine
+}
+
+func (s stored) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	into.SetResourceVersion("1")
+	switch into := into.(type) {
+	case *v1beta1.MachineList:
+		for _, m := range s.machines {
+			into.Items = append(into.Items, *m.DeepCopy())
+		}
+	case *v1beta1.MachineDisruptionBudgetList:
+		into.Items = append(into.Items, s.budget)
+	}
+	return nil
+}
+
+// Only an update in place has the deployment itself as the asker. In other rollouts, the sets wait for room.
+//
+// Rule: denied-hand-over-taken-back.
+func TestDeploymentWaitsForRoomOnlyWithUpdatesInPlace(t *testing.T) {
+	for strategy, want := range map[v1beta1.DeploymentStrategyType]int{
+		v1beta1.StrategyInPlace: 1, v1beta1.StrategyRollingUpdate: 0,
+	} {
+		d, old := deployment("b"), setOf("a", 1, noon)
+		d.Spec.Strategy.Type = strategy
+		m := machine("a1", 1, isReady)
+		m.Namespace, m.Status.NodeRef = d.Namespace, &v1beta1.NodeRef{Name: "a1"}
+		cluster := stored{machines: []*v1beta1.Machine{m}, budget: v1beta1.MachineDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: "none", UID: "none", ResourceVersion: "1"},
+			Spec:       v1beta1.MachineDisruptionBudgetSpec{MaxDisrupted: intstr.FromInt32(0)}}}
+		ledger := disruption.New(disruption.Options{Client: cluster, LiveReader: cluster,
+			Clock: clocktesting.NewFakePassiveClock(noon), CacheVersion: func() string { return "1" }})
+		p := &pass{Reconciler: New(Options{Ledger: ledger}), deployment: d, now: noon}
+		v := viewed(t, d, []*v1beta1.MachineSet{old, setOf("b", 2, noon)}, map[types.UID][]*v1beta1.Machine{old.UID: {m}})
+		v.bounds.MaxUnavailable = 1
+		if err := p.readDisruption(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(ledger.Requests("MachineDeployment", d.Namespace)); got != want || len(v.denied) != 1 {
+			t.Errorf("%s: %d deployments wait for room, want %d; denied: %v", strategy, got, want, v.denied)
+		}
 	}
 }

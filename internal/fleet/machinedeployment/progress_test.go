@@ -188,3 +188,23 @@ func TestProgressedAt(t *testing.T) {
 		})
 	}
 }
+
+// Rule: progress-deadline-reported.
+func TestProgressedAtWithOnlyOneSet(t *testing.T) {
+	created := metav1.NewTime(noon.Add(7 * time.Minute))
+	now := noon.Add(20 * time.Minute)
+	for name, test := range map[string]struct {
+		class string
+		want  time.Time
+	}{
+		"the first revision":                         {class: "a", want: created.Time},
+		"no set of the current revision was created": {class: "b", want: noon},
+	} {
+		d, set := deployment(test.class), setOf("a", 1, created.Time)
+		d.CreationTimestamp = metav1.NewTime(noon)
+		v := viewed(t, d, []*v1beta1.MachineSet{set}, map[types.UID][]*v1beta1.Machine{})
+		if got := v.progressedAt(d, now); !got.Equal(test.want) {
+			t.Errorf("%s: the last progress was at %s, want %s", name, got, test.want)
+		}
+	}
+}

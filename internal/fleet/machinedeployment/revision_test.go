@@ -167,3 +167,19 @@ func TestExpired(t *testing.T) {
 		t.Errorf("expired sets are %v, expected the oldest", got)
 	}
 }
+
+// Rule: rollback-reuses-set.
+func TestRevisionSetHasTheGivenInstanceAndTheOtherFieldsOfTheDeployment(t *testing.T) {
+	d := deployment("new")
+	old := v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "old"}}
+	set := RevisionSet(d, &old, 3)
+	if class := set.Spec.Template.Spec.ClassRef.Name; class != "old" || revisionOf(set) != 3 {
+		t.Errorf("the set has the class %q and the revision %d", class, revisionOf(set))
+	}
+	if set.Name == RevisionSet(d, &d.Spec.Template.Spec, 3).Name {
+		t.Error("sets of different instances have the same name")
+	}
+	if class := d.Spec.Template.Spec.ClassRef.Name; class != "new" {
+		t.Errorf("the deployment now has the class %q", class)
+	}
+}

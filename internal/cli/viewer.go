@@ -89,7 +89,7 @@ func (v *viewer) Facts(ctx context.Context) (fleet.Facts, error) {
 func (v *viewer) explainer(namespace string) *explainer {
 	cluster := *v.cachedCluster
 	cluster.Namespace = namespace
-	return &explainer{Cluster: &cluster, system: v.scope.system}
+	return &explainer{Cluster: &cluster, system: v.scope.system, listEvents: v.client.eventsOf}
 }
 
 // WhyMachine implements ui.Source.

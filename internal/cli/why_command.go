@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"machinist.dev/machinist/internal/cli/migrate"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/machineset"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/wording"
 )
@@ -99,6 +101,8 @@ type explainer struct {
 	*Cluster
 	system string
 	unread []string
+	// listEvents returns the events about an object. If it is nil, the Cluster lists the events.
+	listEvents func(context.Context, client.Object) ([]corev1.Event, error)
 }
 
 func (e *explainer) why(ctx context.Context, k kind, name string) (why.View, error) {
@@ -187,6 +191,7 @@ func (e *explainer) machineOfNode(ctx context.Context, name string) (*v1beta1.Ma
 func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
 	f := why.Facts{Machine: m}
 	f.Set, f.Deployment = e.ownersOf(ctx, m)
+	f.DeletionReason = e.deletionReason(ctx, m, f.Set)
 	if ref := m.Spec.ClassRef; ref != nil {
 		found := &v1beta1.MachineClass{}
 		ok, missing := e.getIfPossible(ctx, "machineclass", m.Namespace, ref.Name, found)
@@ -226,6 +231,25 @@ func (e *explainer) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View
 		view.Node = m.Status.NodeRef.Name
 	}
 	return view
+}
+
+// deletionReason returns the reason for which a set has deleted a machine, or "" if it is not recorded.
+func (e *explainer) deletionReason(ctx context.Context, m *v1beta1.Machine, set *v1beta1.MachineSet) (reason string) {
+	if machinestate.IsLive(m) || set == nil {
+		return ""
+	}
+	events, err := e.eventsAbout(ctx, set)
+	if err != nil {
+		e.unread = append(e.unread, "The events of the set could not be listed, so the reason of the deletion is left out.")
+		return ""
+	}
+	for i := range events {
+		// The name of a machine is never used twice, so only one event names it.
+		if stated, found := machineset.StatedReason(events[i].Reason, events[i].Message, m.Name); found {
+			reason = stated
+		}
+	}
+	return reason
 }
 
 // denialOf returns what prevents the replacement of a machine that is marked for it, or nil.

@@ -60,16 +60,25 @@ func (e *explainer) nodeOf(ctx context.Context, m *v1beta1.Machine) *corev1.Node
 }
 
 func (e *explainer) eventsOf(ctx context.Context, m *v1beta1.Machine) ([]why.Event, error) {
-	var list corev1.EventList
-	if err := e.List(ctx, &list, client.InNamespace(m.Namespace),
-		client.MatchingFields{"involvedObject.uid": string(m.UID)}); err != nil {
+	list, err := e.eventsAbout(ctx, m)
+	if err != nil {
 		return nil, err
 	}
-	found := make([]why.Event, 0, len(list.Items))
-	for i := range list.Items {
-		found = append(found, eventOf(&list.Items[i]))
+	found := make([]why.Event, 0, len(list))
+	for i := range list {
+		found = append(found, eventOf(&list[i]))
 	}
 	return found, nil
+}
+
+func (e *explainer) eventsAbout(ctx context.Context, o client.Object) ([]corev1.Event, error) {
+	if e.listEvents != nil {
+		return e.listEvents(ctx, o)
+	}
+	var list corev1.EventList
+	err := e.List(ctx, &list, client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{"involvedObject.uid": string(o.GetUID())})
+	return list.Items, err
 }
 
 // eventOf converts an event. The two events APIs of Kubernetes store times and counts in different fields.

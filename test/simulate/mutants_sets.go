@@ -35,5 +35,21 @@ func setMutants() []mutant {
 			oldText: "|| !wasReplaced(gone) {", newText: "|| true {",
 			scenario: "retries-of-failed", finds: "retries: ",
 		},
+		{
+			name: "scale-down-states-a-rollout", file: "internal/fleet/machineset/deletion_reason.go",
+			oldText:  "			p.reasonsToDelete[m.UID] = reason\n",
+			newText:  "			_, p.reasonsToDelete[m.UID] = reason, string(v1beta1.DisruptionRollout)\n",
+			scenario: "scale-down", finds: "reason: ",
+		},
+		{
+			name: "rollout-states-a-scale-down", file: "internal/fleet/machineset/deletion_reason.go",
+			oldText: "		case s.Standalone || left > 0:", newText: "		case true:",
+			scenario: "roll", finds: "reason: ",
+		},
+		{
+			name: "replacement-states-no-reason", file: "internal/fleet/machineset/apply.go",
+			oldText: "		p.done.remediated.add(reasons[m.UID], m)\n", newText: "",
+			scenario: "remediate", finds: "reason: ",
+		},
 	}
 }

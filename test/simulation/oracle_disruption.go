@@ -24,6 +24,7 @@ func (o *oracle) mayDisruptByDelete(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Manager || metav1.GetControllerOfNoCopy(m) == nil {
 		return
 	}
+	o.expectStatement(c, m)
 	if reasons := o.reasonsToDelete(m); len(reasons) > 0 {
 		o.mayDisrupt(c, m, reasons)
 	}
@@ -38,18 +39,29 @@ func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	}
 }
 
+// finding is a broken rule that the oracle does not report yet.
+type finding struct{ rule, text string }
+
 // mayDisrupt checks that a machine may be taken out of service for one of the given reasons. The oracle cannot always
 // tell which reason applies.
 func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1beta1.DisruptionReason) {
+	for _, f := range o.disruptionFindings(c, m, reasons) {
+		o.breach(f.rule, "%s", f.text)
+	}
+}
+
+func (o *oracle) disruptionFindings(c apiserver.Change, m *v1beta1.Machine,
+	reasons []v1beta1.DisruptionReason) (findings []finding) {
 	versions := o.believedVersions(m.UID)
 	needsNoBudget := func(v *v1beta1.Machine) bool { return v == nil || !o.canRunPods(v) || o.isDisrupted(v) }
 	if slices.ContainsFunc(versions, needsNoBudget) {
-		return // No budget covers this machine.
+		return nil // No budget covers this machine.
 	}
 	o.judged["exempt"]++
 	from, to := o.decisionTime()
 	if !slices.ContainsFunc(versions, func(v *v1beta1.Machine) bool { return !exemptUntil(v, to) }) {
-		o.breach("exempt", "%s disrupted machine %s (%v), which must not be disrupted", c.Actor, m.Name, reasons)
+		findings = append(findings, finding{"exempt", fmt.Sprintf(
+			"%s disrupted machine %s (%v), which must not be disrupted", c.Actor, m.Name, reasons)})
 	}
 	budgets := believedVersions[*v1beta1.MachineDisruptionBudget](o, "MachineDisruptionBudget")
 	for _, versionsOf := range budgets {
@@ -64,7 +76,7 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 			o.judged["budget"]++
 			used, most := o.usedBudget(b, m.UID)
 			if used == most {
-				o.mayTakeLastSlot(c, m, b, reasons, len(budgets))
+				findings = append(findings, o.mayTakeLastSlot(c, m, b, reasons, len(budgets))...)
 			}
 			if used <= most {
 				break
@@ -73,9 +85,10 @@ func (o *oracle) mayDisrupt(c apiserver.Change, m *v1beta1.Machine, reasons []v1
 				reasons, b.Name, most, used)
 		}
 		if over != "" {
-			o.breach("budget", "%s", over)
+			findings = append(findings, finding{"budget", over})
 		}
 	}
+	return findings
 }
 
 func (o *oracle) decisionTime() (from, to time.Time) {

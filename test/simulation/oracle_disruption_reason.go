@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -13,8 +14,9 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
-// The manager does not record why it deletes a machine. The oracle derives the reason from the requests of users, and
-// from the actual and allowed number of machines, as far as the manager can know them.
+// The manager states why it deletes a machine only after the deletion, and not at all if it crashes. At the deletion,
+// the oracle derives the possible reasons from the requests of users, and from the actual and allowed number of machines,
+// as far as the manager can know them. oracle_statement.go compares the statement with them.
 
 // reasonsToDelete returns the possible reasons for the deletion of a machine, if budgets limit all of them.
 // If the reason may be a scale-down or the loss of the instance, reasonsToDelete returns an empty list.
@@ -93,8 +95,22 @@ func (o *oracle) liveBetween(of func(set uid) bool) (least, most int) {
 // scaledDown reports whether a machine may be deleted because of a scale-down, or because there are more machines than
 // a rollout allows. A scale-down then permits one deletion less. live is the number of live machines of the set.
 func (o *oracle) scaledDown(set uid, live int) bool {
+	id, tooMany, left := o.scaleDownLeft(set, live)
+	if tooMany {
+		return true
+	}
+	if o.scaleDowns[id] = left; left > 0 {
+		o.scaleDowns[id]--
+		return true
+	}
+	return false
+}
+
+// scaleDownLeft returns how many machines may still be deleted because users have scaled down the owner of a set. tooMany
+// is true if the owner has more machines than a rollout allows.
+func (o *oracle) scaleDownLeft(set uid, live int) (id uid, tooMany bool, left int) {
 	owner, kind := o.deployments[o.sets[set].Controller], "MachineDeployment"
-	id := o.sets[set].Controller
+	id = o.sets[set].Controller
 	if owner == nil {
 		owner, kind, id = o.sets[set], "MachineSet", set
 	} else {
@@ -104,14 +120,7 @@ func (o *oracle) scaledDown(set uid, live int) bool {
 	if kind == "MachineSet" {
 		most++ // For a replacement.
 	}
-	if live > most {
-		return true
-	}
-	if o.scaleDowns[id] = min(o.scaleDowns[id], max(0, live-replicas)); o.scaleDowns[id] > 0 {
-		o.scaleDowns[id]--
-		return true
-	}
-	return false
+	return id, live > most, min(o.scaleDowns[id], max(0, live-replicas))
 }
 
 // lowestBounds returns the lowest replicas and the lowest maximum in all versions on which a decision may be based.
@@ -185,10 +194,10 @@ const longUnhealthy = 3 * time.Minute
 // mayTakeLastSlot checks that a machine does not use up a budget while an unhealthy machine waits for it. The check
 // requires that exactly one budget applies to the machine.
 func (o *oracle) mayTakeLastSlot(c apiserver.Change, m *v1beta1.Machine, b *v1beta1.MachineDisruptionBudget,
-	reasons []v1beta1.DisruptionReason, budgets int) {
+	reasons []v1beta1.DisruptionReason, budgets int) (findings []finding) {
 	if budgets > 1 || slices.Contains(reasons, v1beta1.DisruptionRemediation) ||
 		o.world.clockSteadySince(o.leaderSince()) < longUnhealthy {
-		return
+		return nil
 	}
 	for _, x := range o.machines {
 		if x.UID == m.UID || !x.DeletionTimestamp.IsZero() || !o.canRunPods(x) || o.isDisrupted(x) || !requested(x) ||
@@ -201,7 +210,9 @@ func (o *oracle) mayTakeLastSlot(c apiserver.Change, m *v1beta1.Machine, b *v1be
 			o.world.clockSteadySince(o.world.lastFault) < longUnhealthy {
 			continue
 		}
-		o.breach("order", "%s disrupted machine %s (%v) before the unhealthy machine %s, which has waited since %s", c.Actor,
-			m.Name, reasons, x.Name, marked.LastTransitionTime.Sub(epoch))
+		findings = append(findings, finding{"order", fmt.Sprintf(
+			"%s disrupted machine %s (%v) before the unhealthy machine %s, which has waited since %s", c.Actor,
+			m.Name, reasons, x.Name, marked.LastTransitionTime.Sub(epoch))})
 	}
+	return findings
 }

@@ -371,6 +371,9 @@ func (c *controller) run(i int) {
 		return
 	}
 	c.queue.Done(key)
+	if err == nil {
+		w.oracle.mustBeStated(frame)
+	}
 	switch {
 	case err != nil:
 		w.secrets.checkText("an error of "+frame.name(), err.Error())
@@ -394,6 +397,8 @@ type frame struct {
 	step       int
 	revision   int64
 	sent       int64
+	// unstated contains the deletions for which the reconciliation must still state a reason.
+	unstated []unstated
 }
 
 func (f *frame) name() string {
@@ -427,4 +432,5 @@ func (r recorder) Eventf(regarding, _ runtime.Object, kind, reason, choice, note
 		r.process.world.warnings[fmt.Sprintf("%s event %s", objectName(regarding), reason)] = true
 	}
 	r.process.world.logf("%s event of %s: %s (%s): %s", kind, name, reason, choice, text)
+	r.process.world.oracle.checkStatement(reason, text)
 }

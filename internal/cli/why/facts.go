@@ -15,6 +15,8 @@ type Facts struct {
 	// Set and Deployment are the owners of the machine, or nil.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
+	// DeletionReason is the reason that the set has stated for the deletion of the machine, or empty.
+	DeletionReason string
 	// Class is the class of the machine, or nil. ClassMissing is true if the class of the machine does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/machineset"
 )
 
 // Explain returns findings that explain what a machine waits for. The first finding is about the first obstacle.
@@ -72,6 +73,7 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 	case c.Type == v1beta1.ConditionPreserved:
 		until, _ = time.Parse(time.RFC3339, e.Machine.Annotations[v1beta1.AnnotationPreservedUntil])
 	case c.Type == v1beta1.ConditionDeleting:
+		f.Description = strings.TrimSpace(f.Description + " " + describeDeletion(e.DeletionReason))
 		f.Message = e.deletionMessage(c)
 		if drained := e.condition(v1beta1.ConditionDrained); drained != nil && isDrain(c.Reason) {
 			until = drained.LastTransitionTime.Add(timeouts.DrainOrDefault())
@@ -141,6 +143,23 @@ func creationTimeoutRuns(c *metav1.Condition) bool {
 		return c.Type == v1beta1.ConditionRegistered
 	}
 	return false
+}
+
+// describeDeletion returns a sentence about the reason for which a set has deleted the machine.
+func describeDeletion(reason string) string {
+	switch reason {
+	case "":
+		return ""
+	case machineset.ScaleDownReason:
+		return "The set deleted the machine because it had more machines than replicas."
+	case string(v1beta1.DisruptionRollout):
+		return "The set deleted the machine because a rollout replaces its revision."
+	case string(v1beta1.DisruptionReplace):
+		return "The set deleted the machine because its replacement was requested by annotation."
+	case string(v1beta1.DisruptionExpiry):
+		return "The set deleted the machine because it exceeded expireAfter."
+	}
+	return fmt.Sprintf("The set deleted the machine in order to replace it (reason %s).", reason)
 }
 
 // deletionMessage describes what a deletion waits for. If the deletion waits for hooks, the message lists the remaining

@@ -5,21 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/freshness"
 	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
 type actions struct {
-	created, adopted, released, handedOver, deleted, remediated machineTally
+	created, adopted, released, handedOver machineTally
+	deleted, remediated                    deletions
 }
 
 // apply carries out at most one batch of the plan. It returns true if the pass may continue with another round.
@@ -162,13 +163,15 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 		began := p.traceBegins()
 		err := p.Client.Delete(ctx, reference(m), preconditions)
 		p.Ledger.Settle(m, err)
-		p.traceDeleted(m, began, reasonScaleDown, err)
+		p.traceDeleted(m, began, plan.reasonsToDelete[m.UID], err)
 		return true, err
 	})
 	if err == nil && len(deleted) < len(victims) {
 		p.markCacheStale()
 	}
-	p.done.deleted.add(deleted...)
+	for _, m := range deleted {
+		p.done.deleted.add(plan.reasonsToDelete[m.UID], m)
+	}
 	p.deletionFailed(err)
 	return err
 }
@@ -189,6 +192,8 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 	if err != nil {
 		return err
 	}
+	var mu sync.Mutex
+	reasons := make(map[types.UID]string, len(tried))
 	deleted, err := p.forEach("replace", tried, func(cached *v1beta1.Machine) (done bool, err error) {
 		var wrote error
 		defer func() { p.Ledger.Settle(cached, wrote) }()
@@ -201,22 +206,25 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 			instanceLost(m) != instanceLost(cached) {
 			return false, nil
 		}
-		began := p.traceBegins()
+		began, reason := p.traceBegins(), remediationReason(m)
 		wrote = p.Client.Delete(ctx, reference(m),
 			client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
-		p.traceDeleted(m, began, remediationReason(m), wrote)
+		p.traceDeleted(m, began, reason, wrote)
+		mu.Lock()
+		defer mu.Unlock()
+		reasons[m.UID] = reason
 		return true, wrote
 	})
-	if p.Remediated != nil {
-		for _, m := range deleted {
-			p.Remediated(remediationReason(m))
+	for _, m := range deleted {
+		p.done.remediated.add(reasons[m.UID], m)
+		if p.Remediated != nil {
+			p.Remediated(reasons[m.UID])
 		}
 	}
 	p.recordRemediated(deleted)
 	if err == nil && len(deleted) < len(tried) {
 		p.markCacheStale()
 	}
-	p.done.remediated.add(deleted...)
 	p.deletionFailed(err)
 	return err
 }
@@ -297,17 +305,6 @@ func reference(m *v1beta1.Machine) *v1beta1.Machine {
 // optimisticPatch returns a merge patch that fails if another client has changed the machine.
 func optimisticPatch(m *v1beta1.Machine) client.Patch {
 	return client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
-}
-
-func remediationReason(m *v1beta1.Machine) string {
-	if machinestate.HasFailed(m) {
-		return string(m.Status.FailureReason)
-	}
-	if notice := meta.FindStatusCondition(m.Status.Conditions,
-		v1beta1.ConditionInterruptionNotice); machinestate.IsInterrupted(m) {
-		return notice.Reason
-	}
-	return machinestate.RemediationReason(m)
 }
 
 func onlyConflicts(err error) bool {

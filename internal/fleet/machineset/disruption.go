@@ -53,30 +53,31 @@ func (p *Plan) ask(s State, machines []*v1beta1.Machine,
 	return may, denied
 }
 
-// removeDenied removes from Delete the machines that budgets protect. A scale-down needs no room in budgets.
+// removeDenied removes from Delete the machines that budgets protect, and records the reasons of the other deletions. A
+// scale-down needs no room in budgets.
 func (p *Plan) removeDenied(s State) {
 	if s.Decide == nil {
+		p.explainDeletions(s, nil)
 		return
 	}
 	var needRoom []*v1beta1.Machine
 	for _, m := range p.Delete {
-		if s.IsOutdated || machinestate.HasReplaceAnnotation(m) {
+		if s.reasonOfSurplus(m) != ScaleDownReason {
 			needRoom = append(needRoom, m)
 		}
 	}
 	_, denied := p.ask(s, needRoom, func(m *v1beta1.Machine) v1beta1.DisruptionReason {
-		if machinestate.HasReplaceAnnotation(m) {
-			return disruption.ReasonOfReplacement(m)
-		}
-		return v1beta1.DisruptionRollout
+		return v1beta1.DisruptionReason(s.reasonOfSurplus(m))
 	})
-	denied = denied[min(s.ScaleDown, len(denied)):]
+	scaledDown := denied[:min(s.ScaleDown, len(denied))]
+	denied = denied[len(scaledDown):]
 	p.deny(denied)
 	stays := make(map[types.UID]bool, len(denied))
 	for _, d := range denied {
 		stays[d.Machine.UID] = true
 	}
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(m *v1beta1.Machine) bool { return stays[m.UID] })
+	p.explainDeletions(s, scaledDown)
 }
 
 // deny adds denials to the plan, and requests another plan after DeniedPoll to ask the budgets again.
@@ -130,7 +131,8 @@ func exemptLast(machines, mayBeExempt []*v1beta1.Machine, now time.Time) []*v1be
 	return machines
 }
 
-// readDisruption prepares State.Disruption. If no budget or exemption applies, the field Decide is nil.
+// readDisruption prepares State.Disruption. If no budget or exemption applies, the field Decide is nil. IsOutdated and
+// ScaleDown are set for a set with surplus machines.
 func (p *pass) readDisruption(ctx context.Context) error {
 	s := &p.state
 	s.Disruption = Disruption{}
@@ -139,10 +141,21 @@ func (p *pass) readDisruption(ctx context.Context) error {
 	}
 	_, others := s.splitSteady()
 	concerned, err := p.Ledger.MayDeny(ctx, p.key.Namespace, others)
-	if err != nil || !concerned {
+	if err != nil {
 		return err
 	}
-	s.Decide = func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
+	if concerned {
+		s.Decide = p.checkBudgets(ctx)
+	}
+	if p.deployment == nil || p.live <= int(s.Set.ReplicasOrDefault()) {
+		return nil
+	}
+	return p.readRollout(ctx)
+}
+
+func (p *pass) checkBudgets(ctx context.Context) func([]disruption.Candidate) ([]disruption.Candidate,
+	[]disruption.Denial) {
+	return func(candidates []disruption.Candidate) ([]disruption.Candidate, []disruption.Denial) {
 		may, denied, err := p.Ledger.Check(ctx, asker(p.key), candidates)
 		if err != nil {
 			for _, c := range candidates {
@@ -152,10 +165,6 @@ func (p *pass) readDisruption(ctx context.Context) error {
 		}
 		return may, denied
 	}
-	if p.deployment == nil || p.live <= int(s.Set.ReplicasOrDefault()) {
-		return nil
-	}
-	return p.readRollout(ctx)
 }
 
 // mayDisrupt reports whether a plan may disrupt a machine, so that budgets must be read. live is the number of machines

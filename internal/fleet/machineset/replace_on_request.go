@@ -126,5 +126,6 @@ func (p *Plan) replaceOnRequest(s State, replaced, active []*v1beta1.Machine, su
 	at := slices.IndexFunc(may, func(m *v1beta1.Machine) bool { return spare > 0 || spare == 0 && !available(m) })
 	if at >= 0 {
 		p.Delete, p.Chosen = may[at:at+1], true
+		p.reasonsToDelete = map[types.UID]string{may[at].UID: string(disruption.ReasonOfReplacement(may[at]))}
 	}
 }

@@ -109,8 +109,6 @@ func (p *pass) recordActions() {
 		{p.done.released, reasonMachinesReleased, "Release", "Released"},
 		{p.done.adopted, reasonMachinesAdopted, "Adopt", "Adopted"},
 		{p.done.handedOver, reasonMachinesHandedOver, "HandOver", "Handed over"},
-		{p.done.deleted, reasonMachinesDeleted, "Delete", "Deleted"},
-		{p.done.remediated, reasonMachinesRemediated, "Replace", "Replacing"},
 		{p.done.created, reasonMachinesCreated, "Create", "Created"},
 	} {
 		switch n := action.machines.n; {
@@ -121,6 +119,12 @@ func (p *pass) recordActions() {
 			p.event(corev1.EventTypeNormal, action.reason, action.action,
 				fmt.Sprintf("%s %s: %s.", action.verb, wording.Count(n, "machine"), action.machines))
 		}
+	}
+	for _, message := range p.done.deleted.messages("Deleted") {
+		p.event(corev1.EventTypeNormal, reasonMachinesDeleted, "Delete", message)
+	}
+	for _, message := range p.done.remediated.messages("Replacing") {
+		p.event(corev1.EventTypeNormal, reasonMachinesRemediated, "Replace", message)
 	}
 }
 
@@ -140,12 +144,13 @@ const (
 	// reasonMachinesCreated surfaces when a pass has created machines. One event covers all these machines.
 	reasonMachinesCreated = "MachinesCreated"
 
-	// reasonMachinesDeleted surfaces when a pass has deleted machines to scale down. One event covers all these
-	// machines.
+	// reasonMachinesDeleted surfaces when a pass has deleted surplus machines. One event covers all machines with the
+	// same reason. The reason is in the message: ScaleDown, Rollout, Replace or Expiry.
 	reasonMachinesDeleted = "MachinesDeleted"
 
-	// reasonMachinesRemediated surfaces when a pass has deleted failed or unhealthy machines to replace them. One event
-	// covers all these machines.
+	// reasonMachinesRemediated surfaces when a pass has deleted failed, unhealthy or interrupted machines to replace
+	// them. One event covers all machines with the same reason. The reason is in the message: the failure reason of the
+	// machines, or the reason of their condition RemediationRequested or InterruptionNotice.
 	reasonMachinesRemediated = "MachinesRemediated"
 
 	// reasonMachinesAdopted surfaces when a pass has adopted machines. One event covers all these machines.

@@ -109,6 +109,8 @@ type Plan struct {
 	// needs, because it would have too few available machines without them.
 	Delete, BlockedDeletions []*v1beta1.Machine
 	Chosen                   bool
+	// reasonsToDelete contains the reason of each deletion in Delete.
+	reasonsToDelete map[types.UID]string
 	// Remediate is the list of broken machines that the set deletes in order to replace them.
 	Remediate []*v1beta1.Machine
 	// Denials is the list of disruptions that budgets or exemptions prevent now.
@@ -434,21 +436,25 @@ func firstByName(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
 	return sorted[:min(n, len(sorted))]
 }
 
+// namesOf returns the first names for the message of a condition, which should change rarely.
 func namesOf(machines []*v1beta1.Machine) string {
-	var t machineTally
-	t.add(machines...)
+	const shown = 3
+	t := machineTally{n: len(machines)}
+	for _, m := range firstByName(machines, shown) {
+		t.names = append(t.names, m.Name)
+	}
 	return t.String()
 }
 
-// machineTally counts machines and keeps the first few names. A pass may delete thousands of machines, so it does not
-// keep the objects.
+// machineTally counts machines and keeps the first names for an event. A pass may delete thousands of machines, so it
+// does not keep the objects.
 type machineTally struct {
 	n     int
 	names []string
 }
 
 func (t *machineTally) add(machines ...*v1beta1.Machine) {
-	const shown = 3
+	const shown = 10
 	t.n += len(machines)
 	for _, m := range firstByName(machines, shown) {
 		t.names = append(t.names, m.Name)

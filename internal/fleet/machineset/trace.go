@@ -10,8 +10,6 @@ import (
 	"machinist.dev/machinist/internal/platform/tracing"
 )
 
-const reasonScaleDown = "ScaleDown"
-
 // traceBegins returns the current time, or the zero time without tracing.
 func (p *pass) traceBegins() (began time.Time) {
 	if p.Tracer.IsEnabled() {

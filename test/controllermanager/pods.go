@@ -31,7 +31,8 @@ func UntoleratedTaints(p *corev1.Pod, node *corev1.Node, effects ...corev1.Taint
 }
 
 // toleratedUntil returns when a pod stops tolerating the NoExecute taints of a node. If no toleration has
-// tolerationSeconds, ends is false, because the pod stays forever or is evicted immediately.
+// tolerationSeconds, ends is false, because the pod stays forever or is evicted immediately. The time of a pod that was
+// created after the taint begins with the pod.
 func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) {
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectNoExecute || taint.TimeAdded == nil {
@@ -41,7 +42,11 @@ func toleratedUntil(p *corev1.Pod, node *corev1.Node) (at time.Time, ends bool) 
 			if t.TolerationSeconds == nil || !tolerates(t, taint) {
 				continue
 			}
-			until := taint.TimeAdded.Add(time.Duration(*t.TolerationSeconds) * time.Second)
+			began := taint.TimeAdded.Time
+			if p.CreationTimestamp.After(began) {
+				began = p.CreationTimestamp.Time
+			}
+			until := began.Add(time.Duration(*t.TolerationSeconds) * time.Second)
 			if !ends || until.Before(at) {
 				at, ends = until, true
 			}

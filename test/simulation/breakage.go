@@ -41,13 +41,18 @@ type repair struct {
 	do   func(*World) error
 }
 
+// endOfRetries is the time for which a machine must run so that the failures of its predecessors no longer count
+// towards maxRetries.
+const endOfRetries = time.Hour
+
 // breakable returns the instances of running machines that a set owns and would replace.
 func (w *World) breakable() (found []*instance) {
 	for _, m := range w.machines() {
 		in := w.cloud.byID(m.Spec.ProviderID)
 		if in == nil || in.hung || !in.dying.IsZero() || in.MachineUID != m.UID || !m.DeletionTimestamp.IsZero() ||
 			m.Status.Phase != v1beta1.MachineRunning || metav1.GetControllerOfNoCopy(m) == nil ||
-			annotated(m, v1beta1.AnnotationSkipRemediation) {
+			annotated(m, v1beta1.AnnotationSkipRemediation) ||
+			w.cloud.troubles.mostSilent > 0 && w.clock.Since(m.CreationTimestamp.Time) <= endOfRetries {
 			continue
 		}
 		if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID &&

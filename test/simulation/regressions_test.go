@@ -16,6 +16,10 @@ var regressions = []struct {
 	// undisturbed means that the run has no faults, only the given cloud semantics.
 	undisturbed bool
 }{
+	{"a pod that was created on an unreachable node was evicted at once instead of after its tolerationSeconds",
+		"drain-bound-to-the-node", 9120501, "", "91:machine-silent", false},
+	{"a machine broke while maxRetries prevented its replacement",
+		"retries-of-failed", 9120501, "", "238:replacement-fails", false},
 	{"a bootstrap token was left after its deletion was denied once",
 		"create-with-token", 1, "", "50:denied", false},
 	{"a node that could not be cordoned because of a conflict was not drained either",
@@ -142,6 +146,10 @@ var corruptions = []struct {
 	{"a deployment released a set that had lost its labels, and created all its machines again",
 		"migrate-A", 777001, "end:control/MachineSet/fleet/web-xc6ktfbc8/metadata/labels=emptied",
 		[]Outcome{OutcomeRepaired}},
+	{"a machine whose recorded instance was emptied could not join and lost its instance",
+		"incident-addresses-come-late", 9120501,
+		"52:control/Machine/fleet/web-m2pklr97x-00002/status/instance=emptied",
+		[]Outcome{OutcomeRepaired, OutcomeHarmless}},
 	{"a deployment released a set whose machines never joined, and created more of them than the limit",
 		"rollout-never-joins", 777001, "161:control/MachineSet/fleet/web-p2lnnkn6s/metadata/labels=dropped",
 		[]Outcome{OutcomeRepaired, OutcomeHarmless}},

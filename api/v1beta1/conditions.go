@@ -18,6 +18,10 @@ const (
 	// of the Secret. While there is no such machine, the condition is missing.
 	ConditionUserDataChanged = "UserDataChanged"
 
+	// ConditionCapacityAvailable is False while the cloud has no capacity for instances of the class, and becomes True
+	// when the cloud has created an instance again. The condition is missing until the cloud has refused an instance.
+	ConditionCapacityAvailable = "CapacityAvailable"
+
 	// ConditionAccountChanged is True while the class has machines whose instances are not in the cloud account of
 	// the current credentials. While there is no such machine, the condition is missing. If the provider cannot
 	// distinguish accounts, the condition is always missing.
@@ -119,6 +123,10 @@ const (
 	// ConditionMachinesReady is True while all machines are Ready.
 	ConditionMachinesReady = "MachinesReady"
 
+	// ConditionBalanced is False while the machines of a set or deployment with a placement are not distributed within
+	// maxSkew, or while machines have no place. The condition is missing on objects without a placement.
+	ConditionBalanced = "Balanced"
+
 	// ConditionScalableFromZero is False while an autoscaler cannot scale the node group up from zero machines,
 	// because the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups. The
 	// condition is also missing on a node group whose capacity has been known since its creation.
@@ -139,6 +147,25 @@ const (
 
 	// ReasonMalformedCapacity surfaces when an autoscaler cannot read a capacity annotation of a user.
 	ReasonMalformedCapacity = "MalformedCapacity"
+)
+
+// Reasons of Balanced, in addition to InsufficientResources and ClassNotFound.
+const (
+	// ReasonWithinMaxSkew surfaces when the machines are distributed within maxSkew.
+	ReasonWithinMaxSkew = "WithinMaxSkew"
+
+	// ReasonBoundsReached surfaces when machines are missing because each domain with a weight above 0 has maxReplicas.
+	ReasonBoundsReached = "BoundsReached"
+
+	// ReasonSkewExceeded surfaces when the domains have capacity, but their machines are not distributed within maxSkew,
+	// for example after a domain was added or after capacity returned.
+	ReasonSkewExceeded = "SkewExceeded"
+)
+
+// Reasons of CapacityAvailable, in addition to InsufficientResources.
+const (
+	// ReasonCapacityFound surfaces when the cloud has created an instance of the class again.
+	ReasonCapacityFound = "CapacityFound"
 )
 
 // Reasons of ScalingUp and ScalingDown.
@@ -183,6 +210,9 @@ const (
 
 // Reasons of AdoptionSkipped.
 const (
+	// ReasonOtherClass surfaces when a Machine could be adopted, but its class is not an option of the set's placement.
+	ReasonOtherClass = "OtherClass"
+
 	// ReasonEnoughReplicas surfaces when a Machine could be adopted, but the set already has enough machines.
 	ReasonEnoughReplicas = "EnoughReplicas"
 

@@ -306,7 +306,7 @@ type InstanceStatus struct {
 }
 
 // LaunchStep is a step in the adoption, the replacement or the removal of a machine's instance.
-// +kubebuilder:validation:Enum="";Adopting;Replacing;Retrying
+// +kubebuilder:validation:Enum="";Adopting;Replacing;Retrying;AwaitingCapacity
 type LaunchStep string
 
 const (
@@ -320,6 +320,10 @@ const (
 	// LaunchStepRetrying means that the cloud had no capacity for an instance that it had accepted. The instance is
 	// being removed, and then Machinist tries again.
 	LaunchStepRetrying LaunchStep = "Retrying"
+	// LaunchStepAwaitingCapacity means that the cloud has no capacity for the machine's class and that no request for an
+	// instance is in progress. Only machines of a placement have this step. The MachineSet may change the class of such a
+	// machine, and the provider tries again when the class has capacity or its capacityRetryTime is over.
+	LaunchStepAwaitingCapacity LaunchStep = "AwaitingCapacity"
 )
 
 // LaunchStatus records the current attempt to create an instance.
@@ -334,8 +338,8 @@ type LaunchStatus struct {
 
 	// step is the current step of the attempt. The step is Adopting while an existing instance is being adopted, and
 	// Replacing while the instance is being replaced under the same Machine. The step is Retrying while Machinist
-	// removes an instance that the cloud could not start for lack of capacity. The step of every other attempt is
-	// empty.
+	// removes an instance that the cloud could not start for lack of capacity, and AwaitingCapacity while a machine of a
+	// placement waits for capacity. The step of every other attempt is empty.
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 
@@ -346,13 +350,14 @@ type LaunchStatus struct {
 	OldProviderID string `json:"oldProviderID,omitempty"`
 
 	// noCapacitySince is the time of the first request for an instance that the cloud accepted but could not start
-	// for lack of capacity. The field is cleared when an instance runs.
+	// for lack of capacity. In a machine of a placement, noCapacitySince is the time since which the machine has waited
+	// for capacity in any of its classes. The field is cleared when an instance runs.
 	// +optional
 	NoCapacitySince *metav1.Time `json:"noCapacitySince,omitempty"`
 
 	// refused is true if every attempt to create an instance failed with an error that guarantees that nothing was
-	// created. The Machine can then be deleted without credentials and without a search for an instance. The field is
-	// cleared before the next creation is requested.
+	// created, or if the instance of an earlier attempt is gone. The Machine can then be deleted without credentials and
+	// without a search for an instance. The field is cleared before the next creation is requested.
 	// +optional
 	Refused bool `json:"refused,omitempty"`
 }

@@ -19,14 +19,14 @@ const (
 // MachineSpec is the desired state of one machine. The templates of MachineSets and MachineDeployments contain a spec
 // of the same type.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef and provider must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || has(self.providerSpec)",message="providerSpec is required with provider",fieldPath=".providerSpec",reason="FieldValueRequired"
 // +kubebuilder:validation:XValidation:rule="!has(self.providerSpec) || !has(self.classRef)",message="providerSpec must not be set with classRef: the class has it",fieldPath=".providerSpec",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="!has(self.credentialsRef) || !has(self.classRef)",message="credentialsRef must not be set with classRef: the class has it",fieldPath=".credentialsRef",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="!has(self.userDataRef) || !has(self.classRef)",message="userDataRef must not be set with classRef: the class has it",fieldPath=".userDataRef",reason="FieldValueForbidden"
 type MachineSpec struct {
 	// classRef names the MachineClass from which the instance is created. A Machine has either classRef or the inline
-	// form, which consists of provider, providerSpec, credentialsRef and userDataRef.
+	// form, which consists of provider, providerSpec, credentialsRef and userDataRef. The template of a deployment with
+	// placement has neither, because the options of the placement name the classes.
 	// +optional
 	ClassRef *LocalRef `json:"classRef,omitempty"`
 
@@ -234,6 +234,7 @@ type LifecycleHook struct {
 // +kubebuilder:printcolumn:name="ProviderID",type=string,priority=1,JSONPath=`.spec.providerID`
 // +kubebuilder:printcolumn:name="Class",type=string,priority=1,JSONPath=`.spec.classRef.name`
 // +kubebuilder:printcolumn:name="Zone",type=string,priority=1,JSONPath=`.status.instance.zone`
+// +kubebuilder:printcolumn:name="Domain",type=string,priority=1,JSONPath=`.metadata.labels.machinist\.dev/placement-domain`
 // +kubebuilder:printcolumn:name="Internal-IP",type=string,priority=1,JSONPath=`.status.addresses[?(@.type=="InternalIP")].address`
 // +kubebuilder:printcolumn:name="Last-Operation",type=string,priority=1,JSONPath=`.status.lastOperation.type`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[^.]{1,63}$')",message="metadata.name must be a DNS label of at most 63 characters"
@@ -245,6 +246,7 @@ type Machine struct {
 
 	// spec is the desired state of the machine.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef and provider must be set"
 	Spec MachineSpec `json:"spec"`
 
 	// status is the observed state of the machine.
@@ -291,6 +293,12 @@ func (m *Machine) IsReplacing() bool {
 // the instance again.
 func (m *Machine) Retrying() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepRetrying
+}
+
+// IsAwaitingCapacity reports whether the cloud has no capacity for the machine and no request for an instance is in
+// progress. The provider requests no instance before it leaves this step.
+func (m *Machine) IsAwaitingCapacity() bool {
+	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAwaitingCapacity
 }
 
 // IsAdopting reports whether the machine is adopting an existing instance. The provider may already have received the

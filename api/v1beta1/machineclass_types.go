@@ -211,8 +211,14 @@ type MachineClassStatus struct {
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
 
-	// conditions of the class: Ready, Deleting, OrphanRemovalBlocked, UserDataWarning, UserDataChanged, AccountChanged
-	// and JoinBlocked. Except for Ready, a condition exists only while it is True.
+	// capacityRetryTime is the time after which one machine tries to create an instance again, although the cloud had
+	// no capacity for the class. The field is set while the condition CapacityAvailable is False.
+	// +optional
+	CapacityRetryTime *metav1.Time `json:"capacityRetryTime,omitempty"`
+
+	// conditions of the class: Ready, CapacityAvailable, Deleting, OrphanRemovalBlocked, UserDataWarning,
+	// UserDataChanged, AccountChanged and JoinBlocked. CapacityAvailable exists after the cloud has refused an instance
+	// for lack of capacity. Except for Ready and CapacityAvailable, a condition exists only while it is True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

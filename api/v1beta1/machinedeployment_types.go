@@ -24,6 +24,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
+// +kubebuilder:validation:XValidation:rule="has(self.placement) ? !has(self.template.spec.classRef) && !has(self.template.spec.provider) && !has(self.template.spec.userDataRef) && !has(self.template.spec.credentialsRef) && !has(self.template.spec.providerSpec) : has(self.template.spec.classRef) != has(self.template.spec.provider)",message="exactly one of spec.placement, template.spec.classRef and template.spec.provider must be set; with placement, the classes of its options have providerSpec, credentialsRef and userDataRef",fieldPath=".template.spec"
 type MachineDeploymentSpec struct {
 	// replicas is the desired number of machines, from 0 to 100000. If replicas is missing, an existing object keeps
 	// its current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's
@@ -42,6 +43,13 @@ type MachineDeploymentSpec struct {
 	// creates a new revision and starts a rollout. All other changes are applied to existing Machines in place.
 	// +required
 	Template MachineTemplateSpec `json:"template"`
+
+	// placement distributes the machines over domains, such as zones, and names the classes of each domain in order of
+	// preference. If classes are added to or removed from the placement, a rollout replaces the machines of the removed
+	// classes. All other changes of the placement replace no machine. If placement is not set, all machines have the
+	// class or the providerSpec of the template.
+	// +optional
+	Placement *Placement `json:"placement,omitempty"`
 
 	// strategy defines how machines of an old revision are replaced.
 	// +optional
@@ -266,6 +274,13 @@ type MachineDeploymentStatus struct {
 	// +listMapKey=version
 	// +kubebuilder:validation:MaxItems=32
 	Versions []VersionCount `json:"versions,omitempty"`
+
+	// placement shows the machines of each option of spec.placement.
+	// +optional
+	// +listType=map
+	// +listMapKey=className
+	// +kubebuilder:validation:MaxItems=512
+	Placement []PlacementOptionStatus `json:"placement,omitempty"`
 
 	// conditions of the deployment. The conditions Ready, Reconciling and Stalled summarize all other conditions. The
 	// other conditions are Available, Progressing, RollingOut, Frozen, Paused, ScalableFromZero, and the conditions

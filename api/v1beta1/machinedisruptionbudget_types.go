@@ -6,7 +6,7 @@ import (
 )
 
 // DisruptionReason is a reason, other than a scale-down, to take a machine out of service.
-// +kubebuilder:validation:Enum=Remediation;Replace;Rollout;InPlaceUpdate;Expiry
+// +kubebuilder:validation:Enum=Remediation;Replace;Rollout;InPlaceUpdate;Expiry;Rebalance
 type DisruptionReason string
 
 // Each voluntary disruption has one of these reasons. Budgets do not limit a scale-down, a deletion by a user, or the
@@ -22,12 +22,14 @@ const (
 	DisruptionInPlaceUpdate DisruptionReason = "InPlaceUpdate"
 	// DisruptionExpiry replaces a machine that is older than expireAfter.
 	DisruptionExpiry DisruptionReason = "Expiry"
+	// DisruptionRebalance replaces a machine in order to restore the distribution of spec.placement.
+	DisruptionRebalance DisruptionReason = "Rebalance"
 )
 
 // DisruptionReasons are all reasons in the order of their priority. If budgets do not allow all disruptions,
 // disruptions whose reason has a higher priority come first.
 var DisruptionReasons = []DisruptionReason{DisruptionRemediation, DisruptionReplace, DisruptionRollout,
-	DisruptionInPlaceUpdate, DisruptionExpiry}
+	DisruptionInPlaceUpdate, DisruptionExpiry, DisruptionRebalance}
 
 // MachineDisruptionBudgetSpec limits how many machines may be disrupted at a time, for which reasons, and when.
 type MachineDisruptionBudgetSpec struct {
@@ -46,7 +48,7 @@ type MachineDisruptionBudgetSpec struct {
 	// are disrupted for other reasons also count towards maxDisrupted.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:MaxItems=6
 	Reasons []DisruptionReason `json:"reasons,omitempty"`
 
 	// windows are recurring times. Without windows, the budget is always in force.

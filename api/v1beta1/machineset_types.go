@@ -52,6 +52,7 @@ type MachineTemplateSpec struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="has(self.placement) ? !has(self.template.spec.classRef) && !has(self.template.spec.provider) && !has(self.template.spec.userDataRef) && !has(self.template.spec.credentialsRef) && !has(self.template.spec.providerSpec) : has(self.template.spec.classRef) != has(self.template.spec.provider)",message="exactly one of spec.placement, template.spec.classRef and template.spec.provider must be set; with placement, the classes of its options have providerSpec, credentialsRef and userDataRef",fieldPath=".template.spec"
 type MachineSetSpec struct {
 	// replicas is the desired number of machines, from 0 to 100000. If replicas is missing, an existing object keeps
 	// its current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's
@@ -68,6 +69,11 @@ type MachineSetSpec struct {
 	// template from which Machines are created.
 	// +required
 	Template MachineTemplateSpec `json:"template"`
+
+	// placement distributes the machines over domains. If a MachineDeployment owns the set, spec.replicas of the
+	// deployment is distributed over the domains, and the machines of all of its sets count.
+	// +optional
+	Placement *Placement `json:"placement,omitempty"`
 
 	// minReadySeconds is how long a machine must be Ready before it counts as available. Defaults to 0.
 	// +optional

@@ -34,6 +34,11 @@ const (
 	// On: MachineSet, Machine. Set by: the manager.
 	LabelMachineDeployment = "machinist.dev/machine-deployment"
 
+	// LabelPlacementDomain is the name of the domain in spec.placement to which the Machine belongs.
+	//
+	// On: Machine. Set by: the manager.
+	LabelPlacementDomain = "machinist.dev/placement-domain"
+
 	// LabelProvider is the name of the provider that serves the Machine.
 	//
 	// On: Machine. Set by: the manager, or the provider on a Machine that a user created.

@@ -40,6 +40,7 @@
 //
 // SeedObjects contains the names and IDs of the objects in every cloud: a project with a user who is not an
 // administrator, flavors, images, networks, security groups and volume types. Three of the flavors need more
-// resources than any host has. The cloud has three hosts, each in its own availability zone. Quotas are unlimited. If
-// a test needs a quota, it sets the quota as admin.
+// resources than any host has. The cloud has three hosts, each in its own availability zone. The host of az-3 has only
+// 7.5 GiB of memory for servers, so that a test can fill it. Quotas are unlimited. If a test needs a quota, it sets the
+// quota as admin.
 package openstack

@@ -111,8 +111,9 @@ func (s settings) write() error {
 	for _, compute := range NovaCompute() {
 		data := struct {
 			settings
-			Host string
-		}{s, host(compute)}
+			Host     string
+			Fillable bool
+		}{s, host(compute), compute == NovaCompute3}
 		if err := s.render("nova-compute.conf", string(compute)+".conf", data); err != nil {
 			return err
 		}

@@ -121,11 +121,14 @@ const (
 
 var errManyReads = errors.New("too many requests for classes that are not in the cache")
 
+// classes returns a function that looks up a class. A placement has many classes, so all live reads of a request
+// together must begin within liveTimeout.
 func (c *CoreWebhook) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
+	deadline := c.clock.Now().Add(liveTimeout)
 	return func(name string) (*v1beta1.MachineClass, bool) {
 		class, key := &v1beta1.MachineClass{}, client.ObjectKey{Namespace: namespace, Name: name}
 		err := c.cache.Get(ctx, key, class)
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) && c.clock.Now().Before(deadline) {
 			class, err = c.liveClass(ctx, key)
 		}
 		if err != nil {

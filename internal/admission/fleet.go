@@ -39,8 +39,9 @@ func ValidateDeployment(d *v1beta1.MachineDeployment, s Environment) (v Result) 
 	v.template(spec.Child("template"), &d.Spec.Template)
 	v.refuse(validation.Selector(spec.Child("selector"), &d.Spec.Selector)...)
 	v.rejectReserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
-		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider)
+		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider, v1beta1.LabelPlacementDomain)
 	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)
+	v.placement(d.Spec.Placement, d.Spec.Replicas, d.Annotations, s)
 	v.versionSkew(spec.Child("template", "spec", "version"), d, d.Spec.Template.Spec.Version, s)
 	v.warnOverlap(spec.Child("selector"), Claim{
 		Kind: "MachineDeployment", Name: d.Name, Selector: &d.Spec.Selector, Labels: d.Spec.Template.ObjectMeta.Labels,
@@ -81,12 +82,13 @@ func ValidateSet(m *v1beta1.MachineSet, s Environment) (v Result) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &m.Spec.Template)
 	labels := spec.Child("template", "metadata", "labels")
-	v.rejectReserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelProvider)
+	v.rejectReserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelProvider, v1beta1.LabelPlacementDomain)
 	if metav1.GetControllerOf(m) != nil {
 		return v
 	}
 	v.rejectReserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
 	v.classExists(spec.Child("template", "spec"), &m.Spec.Template.Spec, s)
+	v.placement(m.Spec.Placement, m.Spec.Replicas, m.Annotations, s)
 	v.versionSkew(spec.Child("template", "spec", "version"), m, m.Spec.Template.Spec.Version, s)
 	v.remediation(spec.Child("remediation"), m.Spec.Remediation)
 	v.warnOverlap(spec.Child("selector"), Claim{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +13,7 @@ import (
 	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/fleet/autoscaling"
+	"machinist.dev/machinist/internal/fleet/placement/places"
 )
 
 func planCommand(env *Env) *cobra.Command {
@@ -123,14 +125,7 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 			fleet.ReadErrors = append(fleet.ReadErrors, unread)
 		}
 	}
-	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {
-		if fleet.Class, _ = c.classState(ctx, doc.namespace, ref.Name); fleet.Class == preview.ClassMissing &&
-			all.hasClass(doc.namespace, c.Namespace, ref.Name) {
-			fleet.Class = preview.ClassExists
-		}
-		class := c.unchangedClass(ctx, doc.namespace, before, ref.Name)
-		fleet.UserDataHash, fleet.Account = class.Status.UserDataHash, class.Status.Account
-	}
+	c.readClasses(ctx, &fleet, all)
 	item, err := preview.Make(fleet)
 	if err != nil {
 		return nil, fmt.Errorf("the controller would reject the deployment: %w", err)
@@ -138,18 +133,41 @@ func (c *Cluster) planFor(ctx context.Context, doc document, all documents) (*pr
 	return item, nil
 }
 
-// unchangedClass returns the class of a deployment if the change keeps this class. If the class changes or cannot be
-// read, the result is an empty class.
-func (c *Cluster) unchangedClass(ctx context.Context, namespace string, before *v1beta1.MachineDeployment,
-	name string) *v1beta1.MachineClass {
-	class := &v1beta1.MachineClass{}
-	if before == nil || before.Spec.Template.Spec.ClassRef == nil || before.Spec.Template.Spec.ClassRef.Name != name {
-		return class
+// readClasses reads the classes of the changed deployment into the fleet.
+func (c *Cluster) readClasses(ctx context.Context, fleet *preview.Fleet, all documents) {
+	after := fleet.NewDeployment
+	fleet.Classes = map[string]preview.Class{}
+	var before []string
+	if fleet.OldDeployment != nil {
+		before = preview.ClassNames(fleet.OldDeployment)
 	}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); err != nil {
-		return &v1beta1.MachineClass{} // The state of the class is reported separately.
+	for _, name := range preview.ClassNames(after) {
+		known := preview.Class{}
+		if known.State, _ = c.classState(ctx, after.Namespace, name); known.State == preview.ClassMissing &&
+			all.hasClass(after.Namespace, c.Namespace, name) {
+			known.State = preview.ClassExists
+		}
+		class := &v1beta1.MachineClass{}
+		key := client.ObjectKey{Namespace: after.Namespace, Name: name}
+		if slices.Contains(before, name) && c.Get(ctx, key, class) == nil { // known.State reports the error.
+			known.UserDataHash, known.Account = class.Status.UserDataHash, class.Status.Account
+		}
+		fleet.Classes[name] = known
 	}
-	return class
+	if after.Spec.Placement == nil {
+		return
+	}
+	var err error
+	if fleet.Capacity, err = places.CapacityOf(ctx, c, after.Namespace, after.Spec.Placement); err != nil {
+		fleet.Capacity = nil
+		fleet.ReadErrors = append(fleet.ReadErrors, "The capacity of the classes could not be read: "+err.Error())
+		return
+	}
+	for name, known := range fleet.Classes {
+		if known.State == preview.ClassExists && fleet.Capacity[name].Missing {
+			delete(fleet.Capacity, name) // Another document contains the class.
+		}
+	}
 }
 
 type plans struct {

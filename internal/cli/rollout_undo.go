@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,8 +20,8 @@ func rolloutUndoCommand(env *Env) *cobra.Command {
 	cmd := onDeployment(env, &cobra.Command{
 		Use:   "undo",
 		Short: "Roll back to an earlier revision",
-		Long: `Roll back to an earlier revision: restore the fields of the MachineDeployment that define the revision (class, provider
-and providerSpec, version, userDataRef), and roll them out.
+		Long: `Roll back to an earlier revision: restore the fields of the MachineDeployment that define the revision (class or
+placement, provider and providerSpec, version, userDataRef), and roll them out.
 
 All other fields stay as they are: labels, labels and taints of Nodes, timeouts, replicas, strategy. Changes of these
 fields are applied in place to the machines of all revisions, so they do not belong to a revision. A restart creates a
@@ -100,27 +101,32 @@ func (u *undo) run(ctx context.Context, c *Cluster, name, format string) error {
 	return u.env.report(result, format)
 }
 
-// checkClass checks the class after the rollback. No machine can be launched from a missing or deleted class. That is
-// an error, or a warning with --force.
+// checkClass checks the classes after the rollback. No machine can be launched from a missing or deleted class. That is
+// an error, or a warning with --force. With a placement, one class is enough.
 func (u *undo) checkClass(ctx context.Context, c *Cluster, rollback *rollout.Undo) (warnings []string, _ error) {
-	ref := rollback.NewDeployment.Spec.Template.Spec.ClassRef
-	if ref == nil {
-		return nil, nil
+	spec := &rollback.NewDeployment.Spec
+	names := spec.Placement.ClassNames()
+	if ref := spec.Template.Spec.ClassRef; ref != nil {
+		names = []string{ref.Name}
 	}
-	state, err := c.classState(ctx, rollback.NewDeployment.Namespace, ref.Name)
-	switch state {
-	case preview.ClassExists:
-		return nil, nil
-	case preview.ClassUnknown:
-		return []string{fmt.Sprintf("it is unknown whether class %s of revision %d still exists: %v", ref.Name,
-			rollback.Revision, err)}, nil
+	gone := 0
+	for _, name := range names {
+		switch state, err := c.classState(ctx, rollback.NewDeployment.Namespace, name); state {
+		case preview.ClassExists:
+		case preview.ClassUnknown:
+			warnings = append(warnings, fmt.Sprintf("it is unknown whether class %s of revision %d still exists: %v", name,
+				rollback.Revision, err))
+		default:
+			gone++
+			warnings = append(warnings,
+				fmt.Sprintf("class %s of revision %d no longer exists or is being deleted, so its machines cannot be launched", name,
+					rollback.Revision))
+		}
 	}
-	message := fmt.Sprintf("class %s of revision %d no longer exists or is being deleted, so its machines cannot be launched",
-		ref.Name, rollback.Revision)
-	if !u.force && u.dryRun == dryRunNone {
-		return nil, fmt.Errorf("%s: create the class again first, or use --force", message)
+	if gone > 0 && gone == len(names) && !u.force && u.dryRun == dryRunNone {
+		return nil, fmt.Errorf("%s: create the class again first, or use --force", strings.Join(warnings, "; "))
 	}
-	return []string{message}, nil
+	return warnings, nil
 }
 
 // classState determines whether a class exists or is being deleted. It returns ClassUnknown and an error if the class

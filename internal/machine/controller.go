@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap"
 	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr"
+	"machinist.dev/machinist/internal/class/capacity"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/machine/preservation"
@@ -36,6 +37,7 @@ type Reconciler struct {
 	ownWrites *wiring.OwnWrites
 	// recovery contains the Machines whose last call failed and that wait until the cloud has recovered.
 	recovery *recovery
+	capacity *capacity.Memory
 	trigger  queueing.Trigger
 }
 
@@ -56,7 +58,9 @@ func New(o Options) *Reconciler {
 	if o.Slots == nil {
 		o.Slots = unlimited{}
 	}
-	r := &Reconciler{Options: o, states: newStateStore(), ownWrites: &wiring.OwnWrites{}, recovery: &recovery{}}
+	r := &Reconciler{Options: o, states: newStateStore(), ownWrites: &wiring.OwnWrites{}, recovery: &recovery{},
+		capacity: capacity.New(capacity.Options{Driver: o.Cloud, Client: o.Client, LiveReader: o.LiveReader,
+			Recorder: o.Recorder, Clock: o.Clock})}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.LiveClient, Groups: o.Target.TokenGroups}
 		r.joins = kubeletcsr.NewJoinFinder(o.Target.LiveClient)
@@ -68,10 +72,13 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	now := r.Clock.Now()
 	leading := r.states.leadingSince(now)
-	keepsSlot := false
+	keepsSlot, keepsProbe := false, false
 	defer func() {
 		if !keepsSlot {
 			r.Slots.Release(req.NamespacedName)
+		}
+		if !keepsProbe {
+			r.releaseProbe(req.NamespacedName)
 		}
 	}()
 	r.Metrics.startLeading()
@@ -100,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err == nil {
 		err = waits.check(p.requeueAfter)
 	}
-	keepsSlot = p.keepsSlot(waits)
+	keepsSlot, keepsProbe = p.keepsSlot(waits), p.keepsProbe(waits)
 	if !errors.Is(err, errStale) && waits&silently == 0 {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
 			err = statusErr
@@ -159,6 +166,9 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 		return p.remove(ctx)
 	}
 	waits, err := p.keep(ctx)
+	if err == nil {
+		err = p.recordCapacityFound(ctx)
+	}
 	p.observeInterruption() // The provider may announce an interruption before there is a Node.
 	if err == nil {
 		p.requeueIfDue()

@@ -109,14 +109,19 @@ func summaryOf(m *v1beta1.Machine) string {
 
 func lastOf(all []string, n int) []string { return all[max(len(all)-n, 0):] }
 
+// recorder records the events on Machines. The field onClasses contains the events on classes.
 type recorder struct {
-	mu   sync.Mutex
-	seen []string
+	mu              sync.Mutex
+	seen, onClasses []string
 }
 
-func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
+func (r *recorder) Eventf(regarding, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, isClass := regarding.(*v1beta1.MachineClass); isClass {
+		r.onClasses = append(r.onClasses, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
+		return
+	}
 	r.seen = append(r.seen, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
 }
 

@@ -20,7 +20,7 @@ import (
 
 // launchInstance creates the instance of a Machine that has none.
 func (p *pass) launchInstance(ctx context.Context) (progress, error) {
-	if proceed, err := p.mayLaunch(ctx); err != nil || proceed != next {
+	if proceed, err := inOrder(ctx, p.mayLaunch, p.checkCapacity); err != nil || proceed != next {
 		return proceed, err
 	}
 	inputs, fingerprint, proceed, err := p.launchInputs(ctx)
@@ -112,12 +112,17 @@ func (p *pass) createInstance(ctx context.Context, inputs resolve.Inputs, finger
 		return proceed, err
 	}
 	unsettled := p.states.get(p.machine).launch.ambiguousAt
-	refusedSoFar := refusedLaunch(p.machine) || ours && unsettled.IsZero()
-	if err := p.withdrawRefused(ctx); err != nil {
+	refusedSoFar := refusedLaunch(p.machine) || p.machine.IsAwaitingCapacity() || ours && unsettled.IsZero()
+	known, err := p.capacityState(ctx)
+	if err != nil {
+		return onError, err
+	}
+	if err := p.beginAttempt(ctx); err != nil {
 		return onError, err
 	}
 	p.states.update(p.machine, func(m *machineState) {
 		m.launch.ambiguousAt, m.launch.ownToken, m.teardown.foundInstance = p.now, ours, nil
+		m.launch.requestedClass, m.launch.wasExhausted = inputs.ClassName, known.Exhausted
 	})
 	instance, err := p.Cloud.Create(ctx, provider.CreateRequest{
 		Machine:   identity(p.machine),
@@ -148,6 +153,9 @@ func (p *pass) createInstance(ctx context.Context, inputs resolve.Inputs, finger
 	if err != nil {
 		proceed := p.recordCreateFailure(err, fingerprint)
 		p.recordRefused(refusedSoFar)
+		if provider.CodeOf(err) == provider.ResourceExhausted {
+			return p.recordNoCapacity(ctx, inputs.ClassName, err, proceed)
+		}
 		return proceed, nil
 	}
 	if created {
@@ -194,7 +202,11 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Inputs, instan
 		return onError, err
 	}
 	p.states.update(p.machine, func(m *machineState) {
-		*m = machineState{launch: launchState{ownToken: m.launch.ownToken, token: m.launch.token}}
+		launch := launchState{ownToken: m.launch.ownToken, token: m.launch.token}
+		if m.launch.wasExhausted {
+			launch.requestedClass, launch.wasExhausted = m.launch.requestedClass, true
+		}
+		*m = machineState{launch: launch}
 	})
 	p.recordLaunched(inputs, instance, created)
 	return next, nil

@@ -36,10 +36,9 @@ func (p *pass) releaseClass(ctx context.Context) (progress, error) {
 	if p.machine.Spec.ClassRef == nil {
 		return next, nil
 	}
-	class := &v1beta1.MachineClass{}
-	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: p.machine.Spec.ClassRef.Name}
-	if err := p.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
-		return onError.unless(apierrors.IsNotFound(err)), client.IgnoreNotFound(err)
+	class, err := p.readClass(ctx, p.machine.Spec.ClassRef.Name)
+	if class == nil || err != nil {
+		return onError.unless(err == nil), err
 	}
 	leaving := resolve.OfClass(class).Leaving
 	if leaving == nil {
@@ -50,11 +49,17 @@ func (p *pass) releaseClass(ctx context.Context) (progress, error) {
 			return proceed, err
 		}
 	}
+	if err := p.awaitOtherClass(ctx); err != nil {
+		return onError, err
+	}
 	p.reportRefused(leaving.Reason, leaving.Message)
 	return onInputs, nil
 }
 
 func (p *pass) confirmNothingRequested(ctx context.Context) (progress, error) {
+	if p.machine.IsAwaitingCapacity() {
+		return next, nil
+	}
 	ours, err := p.isOurs(ctx)
 	if err != nil {
 		return onError, err

@@ -39,6 +39,9 @@ func (p *pass) handleFailedInstance(ctx context.Context, in *provider.Instance) 
 		p.fail(v1beta1.FailureCreateError, message)
 		return onMachine, nil // The owner of the Machine replaces it.
 	}
+	if err := p.recordLateNoCapacity(ctx, message); err != nil {
+		return onError, err
+	}
 	launch := v1beta1.LaunchStatus{Attempt: m.LaunchAttempt()}
 	if m.Status.Launch != nil {
 		launch = *m.Status.Launch
@@ -74,6 +77,10 @@ func (p *pass) hasLiveNode(ctx context.Context) (bool, error) {
 // the failure is over.
 func (p *pass) awaitNextAttempt(ctx context.Context) (progress, error) {
 	m := p.machine
+	state, err := p.capacityState(ctx)
+	if err != nil {
+		return onError, err
+	}
 	if p.Target != nil {
 		// From now on, no instance may join with the token.
 		if err := p.dropToken(ctx); err != nil {
@@ -90,6 +97,11 @@ func (p *pass) awaitNextAttempt(ctx context.Context) (progress, error) {
 	// The cloud may still show the old instance for some time. The settle time counts from now.
 	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); launched != nil {
 		launched.LastTransitionTime = metav1.NewTime(p.now)
+	}
+	if inPlacement(m) {
+		m.Status.Launch.Step = v1beta1.LaunchStepAwaitingCapacity
+		p.reportAwaitingCapacity(state)
+		return p.parked(), nil
 	}
 	due := p.now
 	if last := m.Status.LastOperation; last != nil && last.NextTryTime != nil {

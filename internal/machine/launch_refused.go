@@ -21,14 +21,26 @@ func refuses(err error) bool {
 	return err != nil && !code.Ambiguous() && code != provider.AlreadyExists
 }
 
-func (p *pass) withdrawRefused(ctx context.Context) error {
-	if !refusedLaunch(p.machine) {
+// beginAttempt makes it durable that an instance may exist from now on. A Machine that waited for capacity leaves this
+// step, so that the MachineSet no longer changes its class. The write fails with a conflict if the Machine has changed.
+func (p *pass) beginAttempt(ctx context.Context) error {
+	if !refusedLaunch(p.machine) && !p.machine.IsAwaitingCapacity() {
 		return nil
 	}
+	if p.machine.IsAwaitingCapacity() {
+		p.reportAttempt()
+	}
 	launch := *p.machine.Status.Launch
-	launch.Refused = false
+	launch.Refused, launch.Step = false, v1beta1.LaunchStepNone
 	p.machine.Status.Launch = &launch
-	return p.writeStatus(ctx)
+	version := p.original.ResourceVersion
+	if err := p.writeStatus(ctx); err != nil {
+		return err
+	}
+	if p.original.ResourceVersion == version {
+		return errStale // The Machine is gone.
+	}
+	return nil
 }
 
 func (p *pass) recordRefused(refused bool) {
@@ -43,10 +55,11 @@ func (p *pass) recordRefused(refused bool) {
 	p.machine.Status.Launch = &launch
 }
 
-// neverCreated reports whether each Create for a Machine without an instance was rejected. An outdated Machine does no
-// harm, because the patch that removes the finalizer then fails with a conflict.
+// neverCreated reports whether no instance can exist, because each Create for a Machine without an instance was
+// rejected, or because the last attempt has ended. An outdated Machine does no harm, because the patch that removes the
+// finalizer then fails with a conflict.
 func (r *removal) neverCreated() bool {
 	m := r.machine
-	return refusedLaunch(m) && m.Spec.ProviderID == "" && m.Status.Instance == nil &&
+	return (refusedLaunch(m) || m.IsAwaitingCapacity()) && m.Spec.ProviderID == "" && m.Status.Instance == nil &&
 		r.states.get(m).launch.ambiguousAt.IsZero()
 }

@@ -49,7 +49,9 @@ type pass struct {
 	waitsFor *metav1.Condition
 	// drainReport is the report about an unfinished drain in the status of this pass.
 	drainReport drainReport
-	trace       traceStep
+	// probing is true if the Machine may request an instance although the cloud had no capacity for its class.
+	probing bool
+	trace   traceStep
 }
 
 func newPass(r *Reconciler, provider string, m *v1beta1.Machine, now, leading time.Time) *pass {

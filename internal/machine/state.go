@@ -54,6 +54,14 @@ type launchState struct {
 	// the token has not been checked yet.
 	extendTokenAt time.Time
 	queuedSince   time.Time
+	// requestedClass is the class of this process's last Create. The field wasExhausted is true if the cloud had no
+	// capacity for the class before that Create. If the instance runs, the cloud has capacity again.
+	requestedClass string
+	wasExhausted   bool
+	// awaitedCapacity is true after the first pass in the step AwaitingCapacity. The field seenRetry is the annotation
+	// with which an administrator had requested a retry at that time. Another value requests an attempt now.
+	awaitedCapacity bool
+	seenRetry       string
 }
 
 type updateState struct {

@@ -181,7 +181,7 @@ func (p *pass) failAfterTimeout(cause error) {
 		code = provider.Code(last.Code)
 	}
 	switch {
-	case m.Retrying():
+	case m.Retrying(), m.IsAwaitingCapacity():
 		p.fail(v1beta1.FailureInsufficientResources, fmt.Sprintf("The provider had no capacity within %s.", timeout))
 	case p.Target == nil && m.Spec.ProviderID != "":
 		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance did not run within %s.", timeout))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/class/capacity"
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machine/preservation"
@@ -140,8 +141,8 @@ func machinesOfSet(cache client.Reader) handler.EventHandler {
 }
 
 // classChanged selects classes that are created, changed or deleted, and classes whose annotations change or that get
-// the finalizer. A class that is being deleted is also selected when it starts or stops creating machines. Other
-// changes of the status of a class do not matter for Machines.
+// the finalizer. A class that is being deleted is also selected when it starts or stops creating machines. A class is
+// selected when the cloud has capacity for it again. Other changes of the status of a class do not matter for Machines.
 func classChanged() predicate.Predicate {
 	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	deletion := func(o client.Object) string {
@@ -150,9 +151,14 @@ func classChanged() predicate.Predicate {
 		}
 		return ""
 	}
+	exhausted := func(o client.Object) bool {
+		class, ok := o.(*v1beta1.MachineClass)
+		return ok && capacity.StateOf(class).Exhausted
+	}
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !protected(e.ObjectOld) && protected(e.ObjectNew) || deletion(e.ObjectOld) != deletion(e.ObjectNew) ||
+			return exhausted(e.ObjectOld) && !exhausted(e.ObjectNew) ||
+				!protected(e.ObjectOld) && protected(e.ObjectNew) || deletion(e.ObjectOld) != deletion(e.ObjectNew) ||
 				!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations())
 		},
 	})

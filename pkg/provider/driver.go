@@ -160,6 +160,29 @@ func AccountOf(d Driver, class Class) string {
 
 const maxAccountBytes = 256
 
+// Pooler is implemented by drivers whose cloud has several pools of capacity for one instance type in one zone, such
+// as those of spot instances and of other instances. If the cloud has no capacity for one class, Machinist expects
+// the same for all classes with the same account, region, zone, instance type and pool.
+type Pooler interface {
+	// CapacityPool names the pool of the instances of the class. The name is empty for the usual pool. CapacityPool makes
+	// no call to the cloud. The field class.Credentials may be empty.
+	CapacityPool(class Class) (string, error)
+}
+
+// CapacityPoolOf returns the name of the pool from which the instances of the class get their capacity. The name is
+// empty if the driver does not distinguish pools.
+func CapacityPoolOf(d Driver, class Class) string {
+	p, ok := d.(Pooler)
+	if !ok {
+		return ""
+	}
+	name, err := p.CapacityPool(class)
+	if err != nil {
+		return "" // Validate reports errors in the providerSpec.
+	}
+	return name
+}
+
 // CallTimeout returns the time limit of one call of the driver.
 func CallTimeout(d Driver) time.Duration {
 	if t, ok := d.(Timeouter); ok {

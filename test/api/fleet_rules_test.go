@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"math"
 	"testing"
 
@@ -15,6 +16,22 @@ func TestReplicas(t *testing.T) {
 			{kind + " of 100000", sample, replicas(100000)},
 			{kind + " with a deletePolicy", sample, []change{{"spec/deletePolicy", "Oldest"}}},
 			{kind + " with an empty providerID in its template", sample, []change{{"spec/template/spec/providerID", ""}}},
+		})
+	}
+}
+
+func TestPlacements(t *testing.T) {
+	placement := func(fields map[string]any) []change {
+		domain := map[string]any{"name": "zone-a", "options": []any{map[string]any{"className": "small-a"}}}
+		maps.Copy(domain, fields)
+		return []change{{"spec/placement", map[string]any{"domains": []any{domain}}}, {"spec/template/spec/classRef", nil}}
+	}
+	for kind, sample := range map[string]string{"set": set, "deployment": deployment} {
+		requireAdmitted(t, []valid{
+			{kind + " with one domain", sample, placement(nil)},
+			{kind + " with a domain without new machines", sample, placement(map[string]any{"weight": 0})},
+			{kind + " with bounds", sample, placement(map[string]any{"minReplicas": 2, "maxReplicas": 2})},
+			{kind + " with a domain without machines", sample, placement(map[string]any{"maxReplicas": 0})},
 		})
 	}
 }
@@ -85,7 +102,7 @@ func TestDisruptionBudget(t *testing.T) {
 		{"no disruption", budget, spec("maxDisrupted", 0)},
 		{"2^31-1", budget, spec("maxDisrupted", math.MaxInt32)},
 		{"in percent", budget, spec("maxDisrupted", "100%")},
-		{"every reason", budget, spec("reasons", []any{"Remediation", "Replace", "Rollout", "InPlaceUpdate", "Expiry"})},
+		{"every reason", budget, spec("reasons", []any{"Remediation", "Replace", "Rollout", "InPlaceUpdate", "Expiry", "Rebalance"})},
 		{"the shortest window", budget, window("1m")},
 		{"the longest window", budget, window("168h")},
 		{"outside of windows", budget, append(window("8h"), spec("apply", "Outside")...)},

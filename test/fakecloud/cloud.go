@@ -60,6 +60,8 @@ type Cloud struct {
 	// returns an error, the call returns the same error.
 	OnList          func(account string, page int) error
 	OnGet, OnDelete func(providerID string) error
+	// Refuse returns the error with which Create refuses a request, or nil. If Refuse is nil, no request is refused.
+	Refuse func(provider.CreateRequest) error
 	// OnUpdate returns the result of Update. If OnUpdate is nil, Update returns UpdateDone.
 	OnUpdate func(provider.UpdateRequest) (provider.UpdateResult, error)
 

@@ -70,6 +70,11 @@ func (c *Cloud) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		if step.Err != nil {
 			return step.Err
 		}
+		if c.Refuse != nil {
+			if err := c.Refuse(req); err != nil {
+				return err
+			}
+		}
 		out, err = c.create(req, c.Clock.Now())
 		return err
 	})

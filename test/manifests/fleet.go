@@ -1,6 +1,8 @@
 package manifests
 
 import (
+	"fmt"
+	"maps"
 	"math"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -26,7 +28,7 @@ func fleet(kind, sample string) []InvalidObject {
 			reports(template + ".spec.providerID")},
 		entry{"without a template", spec("template", nil), reports(template)},
 		entry{"without a class", spec("template/spec", map[string]any{}),
-			reports(template+".spec", "exactly one of classRef and provider")},
+			reports(template+".spec", "exactly one of spec.placement, template.spec.classRef")},
 		entry{"with a template with an invalid label value", spec("template/metadata/labels/tier", "a b"),
 			reports(template + ".metadata.labels.tier")},
 		entry{"with a template with an invalid label key", spec("template/metadata/labels/a b", "x"),
@@ -44,8 +46,74 @@ func fleet(kind, sample string) []InvalidObject {
 			reports(template + ".spec.lifecycleHooks.preDrain[0].name")},
 	)
 	all = append(all, selectors(kind, sample)...)
+	all = append(all, placements(kind, sample)...)
 	all = append(all, annotations(kind, sample)...)
 	return append(all, reservedKeys(kind, sample, "spec/template/spec")...)
+}
+
+// placements returns invalid placements. Each placement replaces the class in the template.
+func placements(kind, sample string) []InvalidObject {
+	domain := func(name string, fields ...any) map[string]any {
+		d := map[string]any{"name": name, "options": []any{map[string]any{"className": name}}}
+		for i := 0; i < len(fields); i += 2 {
+			d[fields[i].(string)] = fields[i+1]
+		}
+		return d
+	}
+	several := func(n int) (list []any) {
+		for i := range n {
+			list = append(list, domain(fmt.Sprintf("d%d", i)))
+		}
+		return list
+	}
+	options := func(n int) (list []any) {
+		for i := range n {
+			list = append(list, map[string]any{"className": fmt.Sprintf("c%d", i)})
+		}
+		return list
+	}
+	placement := func(fields map[string]any, domains ...any) Changes {
+		value := map[string]any{"domains": domains}
+		maps.Copy(value, fields)
+		return Changes{"spec/placement": value, "spec/template/spec/classRef": nil}
+	}
+	const path = "spec.placement"
+	invalid := table(BySchema, kind, sample,
+		entry{"with a placement and a class", Changes{"spec/placement": map[string]any{"domains": []any{domain("a")}}},
+			reports("spec.template.spec", "spec.placement")},
+		entry{"with a placement without domains", placement(nil), reports(path + ".domains")},
+		entry{"with 33 domains", placement(nil, several(33)...), reports(path+".domains", "32")},
+		entry{"with two domains of one name", placement(nil, domain("a"), domain("a")), reports(path + ".domains[1]")},
+		entry{"with a domain whose name has a dot", placement(nil, domain("eu.a")), reports(path + ".domains[0].name")},
+		entry{"with a domain without options", placement(nil, domain("a", "options", []any{})),
+			reports(path + ".domains[0].options")},
+		entry{"with a domain with 50 options", placement(nil, domain("a", "options", options(50))),
+			reports(path+".domains[0].options", "16")},
+		entry{"with a domain with a class twice", placement(nil, domain("a", "options", append(options(1), options(1)...))),
+			reports(path + ".domains[0].options[1]")},
+		entry{"with a weight of 1001", placement(nil, domain("a", "weight", 1001)), reports(path + ".domains[0].weight")},
+		entry{"with a weight in percent", placement(nil, domain("a", "weight", "50%")), reports(path + ".domains[0].weight")},
+		entry{"with minReplicas in percent", placement(nil, domain("a", "minReplicas", "50%")),
+			reports(path + ".domains[0].minReplicas")},
+		entry{"with minReplicas above maxReplicas", placement(nil, domain("a", "minReplicas", 3, "maxReplicas", 2)),
+			reports(path+".domains[0].minReplicas", "maxReplicas")},
+		entry{"with minReplicas of a domain without weight", placement(nil, domain("a"), domain("b", "minReplicas", 1, "weight", 0)),
+			reports(path+".domains[1].minReplicas", "weight")},
+		entry{"with a maxSkew of 0", placement(map[string]any{"maxSkew": 0}, domain("a")), reports(path + ".maxSkew")},
+		entry{"with a maxSkew in percent", placement(map[string]any{"maxSkew": "10%"}, domain("a")),
+			reports(path + ".maxSkew")},
+		entry{"with an unknown whenUnsatisfiable", placement(map[string]any{"whenUnsatisfiable": "DoNotSchedule"}, domain("a")),
+			reports(path + ".whenUnsatisfiable")},
+		entry{"with an unknown rebalance", placement(map[string]any{"rebalance": "Always"}, domain("a")),
+			reports(path + ".rebalance")},
+	)
+	return append(invalid, table(ByManager, kind, sample,
+		entry{"with a class in two domains", placement(nil, domain("a"),
+			domain("b", "options", []any{map[string]any{"className": "a"}})),
+			reports(path + ".domains[1].options[0].className")},
+		entry{"with weights of 0 only", placement(nil, domain("a", "weight", 0), domain("b", "weight", 0)),
+			reports(path+".domains", "weight")},
+	)...)
 }
 
 func selectors(kind, sample string) []InvalidObject {
@@ -127,7 +195,8 @@ func annotations(kind, sample string) []InvalidObject {
 			reports(template+"annotations", key),
 		})...)
 	}
-	labels := []string{v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider}
+	labels := []string{v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider,
+		v1beta1.LabelPlacementDomain}
 	if kind == "MachineDeployment" {
 		labels = append(labels, v1beta1.LabelTemplateHash)
 		all = append(all, table(ByPolicy, kind, sample, entry{

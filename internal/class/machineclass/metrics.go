@@ -21,6 +21,9 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	ready := prometheus.NewDesc("machinist_class_ready",
 		"1 while the condition Ready of a MachineClass (namespace/name) is True, else 0. While the metric is 0, no instance is created from the class.",
 		[]string{"class"}, nil)
+	available := prometheus.NewDesc("machinist_class_capacity_available",
+		"1 while the condition CapacityAvailable of a MachineClass (namespace/name) is True, else 0. Missing until the cloud has refused an instance for lack of capacity.",
+		[]string{"class"}, nil)
 	m := &Metrics{classes: objectmetrics.New(func(ctx context.Context, export objectmetrics.Export) error {
 		list := &v1beta1.MachineClassList{}
 		if err := cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -28,18 +31,24 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 		}
 		for i := range list.Items {
 			class := &list.Items[i]
-			condition := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady)
-			if class.Spec.Provider != provider || condition == nil || !class.DeletionTimestamp.IsZero() {
+			if class.Spec.Provider != provider || !class.DeletionTimestamp.IsZero() {
 				continue
 			}
-			value := 0.0
-			if condition.Status == metav1.ConditionTrue {
-				value = 1
+			for kind, desc := range map[string]*prometheus.Desc{v1beta1.ConditionReady: ready,
+				v1beta1.ConditionCapacityAvailable: available} {
+				condition := meta.FindStatusCondition(class.Status.Conditions, kind)
+				if condition == nil {
+					continue
+				}
+				value := 0.0
+				if condition.Status == metav1.ConditionTrue {
+					value = 1
+				}
+				export(desc, value, client.ObjectKeyFromObject(class).String())
 			}
-			export(ready, value, client.ObjectKeyFromObject(class).String())
 		}
 		return nil
-	}, ready)}
+	}, ready, available)}
 	if err := registerer.Register(m.classes); err != nil {
 		return nil, fmt.Errorf("register the metrics of classes: %w", err)
 	}

@@ -175,3 +175,28 @@ func TestForbiddenInputIsReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// The Machine reconciler writes these fields of the status.
+//
+// Rule: capacity-memory.
+func TestTheCapacityMemoryOfAClassIsKept(t *testing.T) {
+	t.Parallel()
+	class := classWith(valid(large()))
+	memory := metav1.Condition{Type: v1beta1.ConditionCapacityAvailable, Status: metav1.ConditionFalse,
+		Reason: v1beta1.ReasonInsufficientResources, LastTransitionTime: metav1.NewTime(noon)}
+	retry := &metav1.Time{Time: noon.Add(time.Minute)}
+	class.Status.Conditions, class.Status.CapacityRetryTime = append(class.Status.Conditions, memory), retry
+	for i := 0; len(class.Status.Conditions) < 16; i++ { // Other clients fill the list.
+		class.Status.Conditions = append([]metav1.Condition{{Type: fmt.Sprintf("Foreign%d", i)}}, class.Status.Conditions...)
+	}
+	later := noon.Add(time.Hour)
+	valid, _ := statusOf(class, valid(large()), later)
+	invalid, _ := statusOf(class, failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, "no"), later)
+	deleting, _ := statusInDeletion(class, deletion{reason: v1beta1.ReasonWithdrawn}, later)
+	for name, status := range map[string]v1beta1.MachineClassStatus{"valid": valid, "invalid": invalid, "deleting": deleting} {
+		kept := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionCapacityAvailable)
+		if kept == nil || !equality.Semantic.DeepEqual(*kept, memory) || !status.CapacityRetryTime.Equal(retry) {
+			t.Errorf("%s: condition %+v, retry time %v", name, kept, status.CapacityRetryTime)
+		}
+	}
+}

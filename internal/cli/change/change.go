@@ -20,7 +20,7 @@ type Change struct {
 }
 
 // Diff compares two values of the same type and returns the differences, sorted by path. All paths start with the
-// given path. Lists are compared as a whole.
+// given path. Lists are compared as a whole, except for the domains of a placement, which are compared by name.
 func Diff(path string, from, to any) ([]Change, error) {
 	a, err := generic(from)
 	if err != nil {
@@ -53,6 +53,14 @@ func walk(path string, a, b any, changes *[]Change) {
 	if reflect.DeepEqual(a, b) {
 		return
 	}
+	if strings.HasSuffix(path, ".placement.domains") {
+		x, before := byName(a)
+		y, after := byName(b)
+		if order := common(before, after); !slices.Equal(order, common(after, before)) {
+			*changes = append(*changes, Change{Path: path, From: encode(before), To: encode(after)})
+		}
+		a, b = x, y
+	}
 	x, xok := a.(map[string]any)
 	y, yok := b.(map[string]any)
 	if (xok || a == nil) && (yok || b == nil) && (len(x) > 0 || len(y) > 0) {
@@ -71,9 +79,37 @@ func walk(path string, a, b any, changes *[]Change) {
 	*changes = append(*changes, Change{Path: path, From: encode(a), To: encode(b)})
 }
 
+// byName converts the list of domains of a placement to a map without their names, and also returns the names in order.
+// The options of a domain become a list of classes.
+func byName(list any) (domains map[string]any, names []string) {
+	items, _ := list.([]any)
+	domains = make(map[string]any, len(items))
+	for _, item := range items {
+		domain, _ := item.(map[string]any)
+		name, _ := domain["name"].(string)
+		domain = maps.Clone(domain)
+		delete(domain, "name")
+		var classes []any
+		options, _ := domain["options"].([]any)
+		for _, option := range options {
+			fields, _ := option.(map[string]any)
+			classes = append(classes, fields["className"])
+		}
+		domain["options"] = classes
+		domains[name], names = domain, append(names, name)
+	}
+	return domains, names
+}
+
+// common returns the elements of a that are also in b, in the order of a.
+func common(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return !slices.Contains(b, name) })
+}
+
 // join appends a key to a path. Keys that are not field names, such as labels, are put in brackets.
 func join(path, key string) string {
-	if strings.HasSuffix(path, "labels") || strings.HasSuffix(path, "annotations") ||
+	if strings.HasSuffix(path, "labels") || strings.HasSuffix(path, ".placement.domains") ||
+		strings.HasSuffix(path, "annotations") ||
 		strings.HasSuffix(path, "matchLabels") || strings.ContainsAny(key, "./ ") {
 		return path + "[" + key + "]"
 	}

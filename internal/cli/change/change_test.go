@@ -26,6 +26,18 @@ func TestBetween(t *testing.T) {
 		"lists differ as wholes": {`{"a":[1]}`, `{"a":[1,2]}`, []string{"spec.a: [1] → [1,2]"}},
 		"labels": {`{"labels":{"app":"a"}}`, `{"labels":{"app":"b","x/y":""}}`,
 			[]string{"spec.labels[app]: a → b", `spec.labels[x/y]: + ""`}},
+		"a domain of a placement": {
+			`{"placement":{"domains":[{"name":"a","weight":1,"options":[{"className":"x"}]},{"name":"b","options":[{"className":"y"}]}]}}`,
+			`{"placement":{"domains":[{"name":"a","weight":2,"options":[{"className":"z"},{"className":"x"}]},{"name":"c","options":[{"className":"y"}]}]}}`,
+			[]string{`spec.placement.domains[a].options: ["x"] → ["z","x"]`, "spec.placement.domains[a].weight: 1 → 2",
+				`spec.placement.domains[b].options: ["y"] removed`, `spec.placement.domains[c].options: + ["y"]`}},
+		"the order of domains": {
+			`{"placement":{"domains":[{"name":"a","options":[{"className":"x"}]},{"name":"b","options":[{"className":"y"}]}]}}`,
+			`{"placement":{"domains":[{"name":"b","options":[{"className":"y"}]},{"name":"a","options":[{"className":"x"}]}]}}`,
+			[]string{`spec.placement.domains: ["a","b"] → ["b","a"]`}},
+		"a placement instead of a class": {
+			`{"classRef":"x"}`, `{"placement":{"maxSkew":1,"domains":[{"name":"a","options":[{"className":"x"}]}]}}`,
+			[]string{"spec.classRef: x removed", `spec.placement.domains[a].options: + ["x"]`, "spec.placement.maxSkew: + 1"}},
 		"another form": {`{"a":{"b":1}}`, `{"a":7}`, []string{`spec.a: {"b":1} → 7`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,8 +24,16 @@ func editedIn(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (edited []Ed
 		if m.DeletionTimestamp != nil {
 			continue
 		}
+		class := className(want.ClassRef)
+		switch own := className(m.Spec.ClassRef); {
+		case set.Spec.Placement == nil:
+		case set.Spec.Placement.DomainOf(own) != "":
+			class = own
+		default:
+			class = "an option of spec.placement"
+		}
 		fields := []EditedMachine{
-			{Field: "spec.classRef.name", Is: className(m.Spec.ClassRef), Set: className(want.ClassRef)},
+			{Field: "spec.classRef.name", Is: className(m.Spec.ClassRef), Set: class},
 			{Field: "spec.version", Is: m.Spec.Version, Set: want.Version},
 			{Field: "spec.provider", Is: m.Spec.Provider, Set: want.Provider},
 			{Field: "spec.providerSpec", Is: rawOf(m.Spec.ProviderSpec), Set: rawOf(want.ProviderSpec)},

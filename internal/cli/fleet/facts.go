@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
@@ -38,11 +39,18 @@ type Facts struct {
 
 type inventoryAt struct {
 	inventory.Inventory
-	now time.Time
+	now     time.Time
+	classes map[types.NamespacedName]*v1beta1.MachineClass
 }
 
 func inventoryOf(f Facts) inventoryAt {
-	return inventoryAt{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now}
+	inv := inventoryAt{inventory.Join(f.Deployments, f.Sets, f.Machines), f.Now,
+		make(map[types.NamespacedName]*v1beta1.MachineClass, len(f.Classes))}
+	for i := range f.Classes {
+		class := &f.Classes[i]
+		inv.classes[types.NamespacedName{Namespace: class.Namespace, Name: class.Name}] = class
+	}
+	return inv
 }
 
 // ForDeployment returns the facts about one deployment: its sets and machines, and the health checks, budgets, classes
@@ -80,17 +88,28 @@ func ForDeployment(f Facts, deployment string) Facts {
 			only.Budgets = append(only.Budgets, b)
 		}
 	}
-	only.Classes, only.Secrets = classesOf(f, only.Machines)
+	only.Classes, only.Secrets = classesOf(f, only)
 	return only
 }
 
-func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineClass,
-	secrets []metav1.PartialObjectMetadata) {
+// classesOf returns the classes of the machines and placements in a part of the facts, and the Secrets of these
+// classes.
+func classesOf(f, part Facts) (classes []v1beta1.MachineClass, secrets []metav1.PartialObjectMetadata) {
+	inUse := map[types.NamespacedName]bool{}
+	for i := range part.Machines {
+		if m := &part.Machines[i]; m.Spec.ClassRef != nil {
+			inUse[types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}] = true
+		}
+	}
+	for i := range part.Deployments {
+		d := &part.Deployments[i]
+		for _, name := range d.Spec.Placement.ClassNames() {
+			inUse[types.NamespacedName{Namespace: d.Namespace, Name: name}] = true
+		}
+	}
 	used := map[string]bool{}
 	for _, class := range f.Classes {
-		if !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
-			return m.Namespace == class.Namespace && m.Spec.ClassRef != nil && m.Spec.ClassRef.Name == class.Name
-		}) {
+		if !inUse[types.NamespacedName{Namespace: class.Namespace, Name: class.Name}] {
 			continue
 		}
 		classes = append(classes, class)

@@ -24,6 +24,10 @@ type Machine struct {
 	Node    string
 	Zone    string
 	Version string
+	// Class is the name of the machine's class, or empty. Domain is the domain of the placement to which the machine
+	// belongs, or empty.
+	Class  string
+	Domain string
 	// ProviderID identifies the instance in its cloud.
 	ProviderID string
 	Created    time.Time
@@ -45,8 +49,9 @@ func (m Machine) IsSettled() bool { return m.Reason == "" }
 func MachineOf(m *v1beta1.Machine) Machine {
 	x := Machine{Namespace: m.Namespace, Name: m.Name, Created: m.CreationTimestamp.UTC(), State: string(m.Status.Phase),
 		Ready:      meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady),
-		Deployment: m.Labels[v1beta1.LabelMachineDeployment],
-		Version:    m.Status.Version, ProviderID: m.Spec.ProviderID, Deleting: m.DeletionTimestamp != nil}
+		Deployment: m.Labels[v1beta1.LabelMachineDeployment], Class: className(m.Spec.ClassRef),
+		Domain:  m.Labels[v1beta1.LabelPlacementDomain],
+		Version: m.Status.Version, ProviderID: m.Spec.ProviderID, Deleting: m.DeletionTimestamp != nil}
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		x.Set = owner.Name
 	}

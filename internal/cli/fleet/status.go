@@ -76,6 +76,8 @@ type Scaled struct {
 	// Reason and Message come from the condition that determines Rollout.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Placement lists the options of spec.placement.
+	Placement []Option `json:"placement,omitempty"`
 }
 
 const asDeclared = "AsDeclared"
@@ -226,7 +228,8 @@ func (s *Scaled) count(machines []*v1beta1.Machine, updated func(*v1beta1.Machin
 func deploymentOf(d *v1beta1.MachineDeployment, inv inventoryAt) Scaled {
 	s := Scaled{
 		Namespace: d.Namespace, Name: d.Name, Desired: d.ReplicasOrDefault(), Available: d.Status.AvailableReplicas,
-		Strategy: string(d.Spec.Strategy.TypeOrDefault()),
+		Strategy:  string(d.Spec.Strategy.TypeOrDefault()),
+		Placement: optionsOf(d.Spec.Placement, d.Status.Placement, inv.AllMachines(d), inv.classes, d.Namespace),
 	}
 	current := CurrentSet(d, inv.Sets(d))
 	s.count(inv.AllMachines(d), func(m *v1beta1.Machine) bool {
@@ -266,7 +269,8 @@ func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1bet
 
 func setOf(set *v1beta1.MachineSet, inv inventoryAt) Scaled {
 	s := Scaled{Namespace: set.Namespace, Name: set.Name, Desired: set.ReplicasOrDefault(),
-		Available: set.Status.AvailableReplicas, Rollout: asDeclared}
+		Available: set.Status.AvailableReplicas, Rollout: asDeclared,
+		Placement: optionsOf(set.Spec.Placement, nil, inv.Machines(set), inv.classes, set.Namespace)}
 	s.count(inv.Machines(set), func(m *v1beta1.Machine) bool {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	})

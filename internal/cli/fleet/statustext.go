@@ -26,6 +26,7 @@ func (s Status) Text(w io.Writer, style printer.Style) error {
 	}
 	s.writeScaled(out, "DEPLOYMENT", s.Deployments, style)
 	s.writeScaled(out, "STANDALONE SET", s.Sets, style)
+	s.writePlacements(out, style)
 	s.writeLoose(out)
 	s.writeChecks(out, style)
 	s.writeBudgets(out, style)

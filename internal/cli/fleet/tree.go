@@ -40,6 +40,9 @@ type Branch struct {
 	Ready   int    `json:"ready"`
 	// Node is the name of a machine's Node.
 	Node string `json:"node,omitempty"`
+	// Domain and Class are the place of a machine that belongs to a placement.
+	Domain string `json:"domain,omitempty"`
+	Class  string `json:"class,omitempty"`
 	// Reason says in one word why a machine waits. Explanation describes the reason in a sentence. Since holds the time
 	// when the wait began. The fields Reason, Explanation and Since are empty if the machine does not wait.
 	Reason      string     `json:"reason,omitempty"`
@@ -125,6 +128,9 @@ func machineBranch(m *v1beta1.Machine) Branch {
 	if x.Ready {
 		b.Ready = 1
 	}
+	if x.Domain != "" {
+		b.Domain, b.Class = x.Domain, x.Class
+	}
 	return b
 }
 
@@ -136,4 +142,9 @@ func (b Branch) ready() string {
 		return "True"
 	}
 	return "False"
+}
+
+// isPlaced reports whether a machine of the branch belongs to a placement.
+func (b Branch) isPlaced() bool {
+	return b.Domain != "" || slices.ContainsFunc(b.Children, Branch.isPlaced)
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"machinist.dev/machinist/internal/cli/printer"
@@ -32,7 +33,10 @@ func (t Tree) Text(w io.Writer, style printer.Style) error {
 		if style.AllColumns {
 			head = append(head, "MEANING")
 		}
-		d := drawing{tree: t, boxes: boxesOf(style), style: style}
+		d := drawing{tree: t, boxes: boxesOf(style), style: style, places: slices.ContainsFunc(t.Items, Branch.isPlaced)}
+		if d.places {
+			head = slices.Insert(head, 4, "DOMAIN", "CLASS")
+		}
 		for _, b := range t.Items {
 			d.draw(b, "", "")
 		}
@@ -49,7 +53,9 @@ type drawing struct {
 	tree  Tree
 	boxes boxes
 	style printer.Style
-	rows  [][]string
+	// places adds the columns DOMAIN and CLASS.
+	places bool
+	rows   [][]string
 }
 
 // draw adds the rows of a branch. The row of the object starts with the string first, and the rows below start with
@@ -66,6 +72,9 @@ func (d *drawing) draw(b Branch, first, next string) {
 	}
 	row := []string{d.style.Dim(first) + name, state, b.ready(), printer.Sanitize(b.Node),
 		printer.Age(d.tree.Now, b.Created), waits}
+	if d.places {
+		row = slices.Insert(row, 4, b.Domain, b.Class)
+	}
 	if d.style.AllColumns {
 		row = append(row, b.Explanation)
 	}

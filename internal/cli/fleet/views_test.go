@@ -34,6 +34,9 @@ func TestStatusFitsOneScreen(t *testing.T) {
 		"all-namespaces": {inAllNamespaces(troubled()), plain},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, plain},
 		"only-one":       {ForDeployment(troubled(), "api"), plain},
+		"placed":         {placed(), plain},
+		"placed-wide":    {placed(), printer.Style{ASCII: true, AllColumns: true}},
+		"placed-only":    {ForDeployment(placed(), "web"), plain},
 	} {
 		golden(t, "status-"+name, func(w *strings.Builder) error { return StatusOf(test.facts).Text(w, test.style) })
 	}
@@ -113,6 +116,7 @@ func TestTree(t *testing.T) {
 		"deployment":     {troubled(), "MachineDeployment", "web", printer.Style{}},
 		"machine":        {troubled(), "Machine", "api-new-1", printer.Style{}},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, "", "", printer.Style{}},
+		"placed":         {placed(), "MachineDeployment", "web", printer.Style{ASCII: true}},
 	} {
 		tree, exists := TreeOf(test.facts, test.kind, test.name)
 		if !exists {

@@ -35,12 +35,20 @@ func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect
 		if err != nil {
 			return "", err
 		}
-		if !machinedeployment.SameRevision(&before.Template.Spec, mixed) {
+		if !machinedeployment.SameRevision(machinedeployment.Template{Spec: &before.Template.Spec},
+			machinedeployment.Template{Spec: mixed}) {
 			return EffectRolls, nil
 		}
 		return EffectInPlace, nil
 	case strings.HasPrefix(path, template):
 		return EffectInPlace, nil
+	case strings.HasPrefix(path, "spec.placement.") && strings.HasSuffix(path, ".options"):
+		// Only the set of all classes belongs to the revision, not their order or domain.
+		spec := &before.Template.Spec
+		if !machinedeployment.SameRevision(machinedeployment.Template{Spec: spec, Placement: before.Placement},
+			machinedeployment.Template{Spec: spec, Placement: after.Placement}) {
+			return EffectRolls, nil
+		}
 	}
 	return EffectNone, nil
 }

@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/internal/cli/change"
 	"machinist.dev/machinist/internal/fleet/disruption"
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
+	"machinist.dev/machinist/internal/fleet/placement"
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
@@ -33,12 +34,29 @@ type Fleet struct {
 	Warnings []string
 	// ReadErrors holds error messages: one sentence for each kind of object that could not be read.
 	ReadErrors []string
-	// Class says whether the class of the changed deployment exists.
-	Class ClassKnown
+	// Classes are the classes of the changed deployment, by name.
+	Classes map[string]Class
+	// Capacity is what is known about the capacity of the classes of a placement, by name.
+	Capacity map[string]placement.Capacity
+	Now      time.Time
+}
+
+// Class is what is known about a class.
+type Class struct {
+	// State says whether the class exists.
+	State ClassKnown
 	// UserDataHash is the hash of the class's current user data. Account is the cloud account to which the class's
-	// credentials belong. UserDataHash and Account may be empty.
+	// credentials belong. UserDataHash and Account may be empty. They are also empty if the class is new to the
+	// deployment.
 	UserDataHash, Account string
-	Now                   time.Time
+}
+
+// ClassNames returns the classes of a deployment: that of its template, or those of its placement.
+func ClassNames(d *v1beta1.MachineDeployment) []string {
+	if ref := d.Spec.Template.Spec.ClassRef; ref != nil {
+		return []string{ref.Name}
+	}
+	return d.Spec.Placement.ClassNames()
 }
 
 // ClassKnown says whether a class exists, as far as the command can tell.
@@ -173,18 +191,41 @@ func (p *Plan) addKnownBlockers(f Fleet) {
 	if f.OldDeployment != nil && !f.OldDeployment.DeletionTimestamp.IsZero() {
 		p.addBlocker("Deleting", "", "The deployment is being deleted, so the change is not rolled out.")
 	}
-	ref := f.NewDeployment.Spec.Template.Spec.ClassRef
-	if ref == nil {
-		return
+	names := ClassNames(f.NewDeployment)
+	placed := f.NewDeployment.Spec.Placement != nil
+	var unusable []string
+	for _, name := range names {
+		state := f.Classes[name].State
+		text := ""
+		switch {
+		case state == ClassUnknown:
+			p.Notes = append(p.Notes, fmt.Sprintf("The existence of the class %s could not be checked.", name))
+			continue
+		case state == ClassExists:
+			continue
+		case state == ClassGoing:
+			text = fmt.Sprintf("The class %s is being deleted.", name)
+		default:
+			text = fmt.Sprintf("The class %s does not exist in namespace %s", name, f.NewDeployment.Namespace)
+			if placed {
+				text += "."
+			} else {
+				text += ": its machines get no instances, and the rollout stops after three machines."
+			}
+		}
+		unusable = append(unusable, text)
 	}
-	switch f.Class {
-	case ClassMissing:
-		p.addBlocker("ClassNotFound", "",
-			fmt.Sprintf("The class %s does not exist in namespace %s: its machines get no instances, and the rollout stops after three machines.", ref.Name, f.NewDeployment.Namespace))
-	case ClassGoing:
-		p.addBlocker("ClassNotFound", "", fmt.Sprintf("The class %s is being deleted.", ref.Name))
-	case ClassUnknown:
-		p.Notes = append(p.Notes, fmt.Sprintf("The existence of the class %s could not be checked.", ref.Name))
+	switch {
+	case len(unusable) == 0:
+	case !placed:
+		p.addBlocker("ClassNotFound", "", unusable[0])
+	case len(unusable) == len(names):
+		p.addBlocker("ClassNotFound", "", "No class of spec.placement can be used, so no machine is created. "+
+			strings.Join(unusable, " "))
+	default:
+		for _, text := range unusable {
+			p.Notes = append(p.Notes, text+" No machine is created from it.")
+		}
 	}
 }
 
@@ -289,7 +330,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 		case !exists && oldOwner != nil:
 			p.Machines.Deleted = append(p.Machines.Deleted, m.Name)
 			blocked[m.Name] = m
-		case oldOwner != nil && newOwner != string(oldOwner.UID):
+		case oldOwner != nil && newOwner != string(oldOwner.UID) && !w.keptMachines[m.Name]:
 			p.Machines.Updated = append(p.Machines.Updated, m.Name)
 			blocked[m.Name] = m
 		default:
@@ -302,6 +343,7 @@ func (p *Plan) addResults(f Fleet, w *simulation) {
 	for _, list := range [][]string{p.Machines.Deleted, p.Machines.Updated, p.Machines.Unchanged, p.Machines.Propagated} {
 		slices.Sort(list)
 	}
+	p.addPlaces(f, w)
 	p.Rolls = isRollout(f, w)
 	p.addMachineBlockers(blocked)
 	p.Notes = append(p.Notes, p.notes(f)...)
@@ -360,7 +402,8 @@ func (p *Plan) notes(f Fleet) (notes []string) {
 	if len(p.Machines.Updated) > 0 {
 		notes = append(notes,
 			"The provider decides for each machine whether it can be changed in place. Otherwise the machine gets a new instance under the same name.")
-		if machinedeployment.SameRevision(&f.OldDeployment.Spec.Template.Spec, &f.NewDeployment.Spec.Template.Spec) &&
+		if machinedeployment.SameRevision(machinedeployment.TemplateOf(f.OldDeployment),
+			machinedeployment.TemplateOf(f.NewDeployment)) &&
 			f.NewDeployment.Spec.RolloutAfter != nil {
 			notes = append(notes,
 				"With strategy InPlace, spec.rolloutAfter does not change any instance: the machines are only handed over to the new revision.")

@@ -37,7 +37,14 @@ func fleet(n int32) Fleet {
 			},
 		},
 	}
-	f := Fleet{NewDeployment: d, Now: now.Add(-time.Hour), Class: ClassExists}
+	return created(d)
+}
+
+var existing = map[string]Class{"small": {State: ClassExists}, "large": {State: ClassExists}}
+
+// created returns the fleet of a deployment whose machines all exist.
+func created(d *v1beta1.MachineDeployment) Fleet {
+	f := Fleet{NewDeployment: d, Now: now.Add(-time.Hour), Classes: existing}
 	w := newSimulation(f)
 	for {
 		wave, err := w.decide()
@@ -130,7 +137,7 @@ func TestPlans(t *testing.T) {
 	blocked.Machines[1].Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com",
 		Owner: "backup"}}
 	missing := fleet(2).withChange(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
-	missing.Class = ClassMissing
+	missing.Classes = map[string]Class{"large": {State: ClassMissing}}
 	sick := fleet(3)
 	sick.Machines[2].Status.Phase = v1beta1.MachineFailed
 	sick.Machines[2].Status.FailureReason = v1beta1.FailureCreateError

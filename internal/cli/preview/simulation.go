@@ -16,6 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/machinedeployment"
 	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/fleet/placement"
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 	"machinist.dev/machinist/internal/machine/preservation"
 )
@@ -35,11 +36,16 @@ type simulation struct {
 	// propagatedMachines has the names of the machines that the change updates in place. releasedMachines has the
 	// names of the machines whose labels no longer match the selector of their set.
 	propagatedMachines, releasedMachines map[string]bool
+	// keptMachines has the names of the machines that a revision receives unchanged, because their class remains.
+	keptMachines map[string]bool
+	// capacity is what is known about the capacity of the classes.
+	capacity map[string]placement.Capacity
 }
 
 func newSimulation(f Fleet) *simulation {
 	p := &simulation{deployment: f.NewDeployment.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{},
-		propagatedMachines: map[string]bool{}, releasedMachines: map[string]bool{}, idleSets: map[types.UID]bool{}}
+		propagatedMachines: map[string]bool{}, releasedMachines: map[string]bool{}, idleSets: map[types.UID]bool{},
+		keptMachines: map[string]bool{}, capacity: f.Capacity}
 	for _, set := range f.Sets {
 		set = set.DeepCopy()
 		set.Status.ObservedGeneration = set.Generation
@@ -123,7 +129,8 @@ func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	s := machineset.State{Set: set, Machines: p.machines[set.UID], Receiver: p.receiverOf(set),
 		Expecting: p.isReceiver(set), Surge: int(p.last.MaxSurge),
-		MaxInFlight: p.maxInFlight(), Now: p.now}
+		MaxInFlight: p.maxInFlight(), Now: p.now, Places: p.placesOf(set)}
+	order, _ := handover.OrderOf(set.Annotations)
 	plan := machineset.Decide(s)
 	for _, m := range slices.Concat(plan.Delete, plan.Remediate) {
 		gone := m.DeepCopy()
@@ -138,9 +145,15 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	}
 	for _, update := range plan.HandOver {
 		to := update.To.DeepCopy()
-		to.Generation++
+		if !order.OnlyKept {
+			to.Generation++
+		}
 		p.machines[set.UID] = slices.DeleteFunc(p.machines[set.UID], func(m *v1beta1.Machine) bool { return m.UID == to.UID })
 		p.machines[s.Receiver.UID] = append(p.machines[s.Receiver.UID], to)
+		if order.OnlyKept {
+			p.keptMachines[to.Name] = true
+			continue
+		}
 		w.Update = append(w.Update, to.Name)
 	}
 	for _, update := range plan.Update {
@@ -149,8 +162,12 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 		}
 		p.replace(set.UID, update.To)
 	}
-	for range plan.Create {
-		p.machines[set.UID] = append(p.machines[set.UID], p.create(set))
+	for i := range plan.Create {
+		m := p.create(set)
+		if len(plan.Places) > 0 {
+			setPlace(m, plan.Places[i])
+		}
+		p.machines[set.UID] = append(p.machines[set.UID], m)
 	}
 	if plan.Create > 0 {
 		w.Create[set.Name] += int32(plan.Create)

@@ -23,7 +23,7 @@ func TestPlanNotesMachinesWithOtherUserData(t *testing.T) {
 		return p.Notes[at]
 	}
 	f := fleet(3)
-	f.UserDataHash = "new"
+	f.Classes = map[string]Class{"small": {State: ClassExists, UserDataHash: "new"}}
 	for i, hash := range []string{"old", "new", ""} {
 		f.Machines[i].Status.Instance = &v1beta1.InstanceStatus{UserDataHash: hash}
 	}
@@ -32,11 +32,11 @@ func TestPlanNotesMachinesWithOtherUserData(t *testing.T) {
 		!strings.HasSuffix(got, "machinist rollout restart md/web -n fleets") {
 		t.Errorf("without another change, the note is %q", got)
 	}
-	f.UserDataHash = ""
+	f.Classes = existing
 	if got := note(f); got != "" {
 		t.Errorf("although the user data of the class is not known, the note is %q", got)
 	}
-	f.UserDataHash = "new"
+	f.Classes = map[string]Class{"small": {State: ClassExists, UserDataHash: "new"}}
 	f.NewDeployment = f.NewDeployment.DeepCopy()
 	f.NewDeployment.Spec.Template.Spec.Version = "v1.36.2"
 	if got := note(f); got != "" {
@@ -47,7 +47,7 @@ func TestPlanNotesMachinesWithOtherUserData(t *testing.T) {
 // Rule: changed-account-is-told.
 func TestPlanNotesMachinesInAnotherAccount(t *testing.T) {
 	f := fleet(3)
-	f.Account = "two"
+	f.Classes = map[string]Class{"small": {State: ClassExists, Account: "two"}}
 	for i, account := range []string{"one", "two", ""} {
 		f.Machines[i].Status.Instance = &v1beta1.InstanceStatus{Account: account}
 	}

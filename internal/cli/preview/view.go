@@ -29,6 +29,8 @@ type Plan struct {
 	Rolls bool `json:"rolls"`
 	// Machines has the names of the machines, grouped by the effect that the change would have on them.
 	Machines Machines `json:"machines"`
+	// Places are the places of the machines before and after the change, if the deployment has a placement.
+	Places []Place `json:"places,omitempty"`
 	// Waves are the steps of the change. Each wave starts when the previous wave is complete.
 	Waves []Wave `json:"waves"`
 	// MaxSurge and MaxUnavailable are the limits of the rollout as numbers of machines.
@@ -117,6 +119,12 @@ func (p *Plan) Text(w io.Writer, s printer.Style) error {
 			fmt.Fprintf(&out, "; at least %d available", p.Least)
 		}
 		out.WriteString(".\n")
+	}
+	if len(p.Places) > 0 {
+		fmt.Fprintln(&out)
+		if err := p.places(&out, s); err != nil {
+			return err
+		}
 	}
 	for _, note := range p.Notes {
 		fmt.Fprintf(&out, "%s\n", s.Dim(printer.Sanitize(note)))
@@ -269,6 +277,19 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 		}
 	}
 	return printer.Table(out, head, rows)
+}
+
+// places writes a table with the places of the machines before and after the change.
+func (p *Plan) places(out *strings.Builder, s printer.Style) error {
+	rows := make([][]string, len(p.Places))
+	for i, place := range p.Places {
+		domain := printer.Sanitize(place.Domain)
+		if domain == "" {
+			domain = s.Dim("not an option")
+		}
+		rows[i] = []string{domain, printer.Sanitize(place.Class), fmt.Sprint(place.Before), fmt.Sprint(place.After)}
+	}
+	return printer.Table(out, []string{"DOMAIN", "CLASS", "NOW", "AFTERWARDS"}, rows)
 }
 
 func sameNumbers(a, b Wave) bool {

@@ -24,7 +24,7 @@ func TestPlanReportsUnsupportedVersion(t *testing.T) {
 	}{
 		"a change of the version": {fleet(3).withChange(newVersion), skew,
 			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
-		"a new deployment": {Fleet{NewDeployment: fleet(3).NewDeployment, Now: now, Class: ClassExists}, skew,
+		"a new deployment": {Fleet{NewDeployment: fleet(3).NewDeployment, Now: now, Classes: existing}, skew,
 			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},
 		"a rollout that waits already": {fleet(3).withBefore(waiting).withChange(func(*v1beta1.MachineDeployment) {}), skew,
 			"The rollout waits: version v1.36.3 is newer than v1.35.0.", ""},

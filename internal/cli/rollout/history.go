@@ -36,10 +36,12 @@ type Revision struct {
 	Current bool `json:"current"`
 	// Set is the MachineSet of the revision.
 	Set string `json:"set"`
-	// Class is the class of the template. With an inline providerSpec, Provider is set instead.
-	Class    string `json:"class,omitempty"`
-	Provider string `json:"provider,omitempty"`
-	Version  string `json:"version,omitempty"`
+	// Class is the class of the template. With an inline providerSpec, Provider is set instead. With a placement, Classes
+	// has the classes of its options.
+	Class    string   `json:"class,omitempty"`
+	Classes  []string `json:"classes,omitempty"`
+	Provider string   `json:"provider,omitempty"`
+	Version  string   `json:"version,omitempty"`
 	// Hash is the hash of the template, which also labels the machines.
 	Hash string `json:"hash,omitempty"`
 	// Replicas is the desired number of machines, and Machines is the actual number.
@@ -67,6 +69,7 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 			Machines: set.Status.Replicas,
 			Created:  set.CreationTimestamp, RolloutAfter: set.Annotations[v1beta1.AnnotationRolloutAfter],
 			ChangeCause: set.Annotations[machinedeployment.AnnotationChangeCause],
+			Classes:     set.Spec.Placement.ClassNames(),
 		}
 		if spec.ClassRef != nil {
 			r.Class = spec.ClassRef.Name
@@ -79,6 +82,23 @@ func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 		h.Revisions = append(h.Revisions, r)
 	}
 	return h
+}
+
+// maxClasses is the number of classes that a table shows.
+const maxClasses = 2
+
+// ClassText returns the class of a revision, or the classes of its placement. Unless all is true, the text has only the
+// first classes and the number of the others.
+func ClassText(class string, placed []string, all bool) string {
+	shown := placed
+	if len(shown) > maxClasses && !all {
+		shown = shown[:maxClasses]
+	}
+	text := strings.Join(shown, ",")
+	if more := len(placed) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return cmp.Or(class, text)
 }
 
 // Text writes the history as a table.
@@ -97,7 +117,8 @@ func (h History) Text(w io.Writer, s printer.Style) error {
 		if r.Current {
 			number += s.Green(" (current)")
 		}
-		row := []string{number, r.Set, cmp.Or(r.Class, r.Provider, "-"), cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines),
+		class := cmp.Or(ClassText(r.Class, r.Classes, s.AllColumns), r.Provider, "-")
+		row := []string{number, r.Set, class, cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines),
 			printer.Age(h.now, r.Created.Time),
 			cmp.Or(printer.Sanitize(r.ChangeCause), "<none>")}
 		if s.AllColumns {
@@ -117,7 +138,9 @@ type Detail struct {
 	Revision  `json:",inline"`
 	// Template is the deployment's template after a rollback to this revision.
 	Template v1beta1.MachineTemplateSpec `json:"template"`
-	// Changes are the fields of the template that the rollback would change.
+	// Placement is the deployment's placement after a rollback to this revision.
+	Placement *v1beta1.Placement `json:"placement,omitempty"`
+	// Changes are the fields of the template and the placement that the rollback would change.
 	Changes []change.Change `json:"changes"`
 }
 
@@ -129,14 +152,24 @@ func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 	}
 	back := d.DeepCopy()
 	machinedeployment.RollBack(back, set, now)
-	changes, err := change.Diff("spec.template", d.Spec.Template, back.Spec.Template)
+	changes, err := changesOf(d, back)
 	if err != nil {
 		return nil, err
 	}
 	h := HistoryOf(d, sets, now)
 	at := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Set == set.Name })
 	return &Detail{Kind: "RolloutRevision", Namespace: d.Namespace, Name: d.Name, Revision: h.Revisions[at],
-		Template: back.Spec.Template, Changes: changes}, nil
+		Template: back.Spec.Template, Placement: back.Spec.Placement, Changes: changes}, nil
+}
+
+// changesOf returns the changes of the template and the placement.
+func changesOf(d, back *v1beta1.MachineDeployment) ([]change.Change, error) {
+	places, err := change.Diff("spec.placement", d.Spec.Placement, back.Spec.Placement)
+	if err != nil {
+		return nil, err
+	}
+	templates, err := change.Diff("spec.template", d.Spec.Template, back.Spec.Template)
+	return append(places, templates...), err
 }
 
 // Text writes the details of the revision for a user.
@@ -150,6 +183,13 @@ func (v *Detail) Text(w io.Writer, s printer.Style) error {
 		s.Bold(fmt.Sprintf("machinedeployment/%s revision %d, set %s", v.Name, v.Revision.Revision, v.Set)))
 	if v.ChangeCause != "" {
 		fmt.Fprintf(&out, "Change cause: %s\n", printer.Sanitize(v.ChangeCause))
+	}
+	if v.Placement != nil {
+		placement, err := yaml.Marshal(map[string]*v1beta1.Placement{"placement": v.Placement})
+		if err != nil {
+			return err
+		}
+		template = append(template, placement...)
 	}
 	for line := range strings.Lines(string(template)) {
 		fmt.Fprintf(&out, "  %s", strings.TrimRight(line, "\n")+"\n")

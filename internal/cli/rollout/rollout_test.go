@@ -283,6 +283,60 @@ func TestBack(t *testing.T) {
 	}
 }
 
+// placedWeb returns a deployment with a placement, and the sets of its revisions.
+func placedWeb() (*v1beta1.MachineDeployment, []*v1beta1.MachineSet) {
+	zones := func(classes ...string) *v1beta1.Placement {
+		p := &v1beta1.Placement{}
+		for _, class := range classes {
+			p.Domains = append(p.Domains, v1beta1.PlacementDomain{Name: "zone-" + class,
+				Options: []v1beta1.PlacementOption{{ClassName: class}}})
+		}
+		return p
+	}
+	first, second, third := set("1", "a", "v1.36.3", 3*time.Hour), set("2", "b", "v1.36.3", 2*time.Hour),
+		set("3", "c", "v1.36.3", time.Hour)
+	for set, p := range map[*v1beta1.MachineSet]*v1beta1.Placement{second: zones("a", "b"), third: zones("a", "b", "c", "d")} {
+		set.Spec.Template.Spec.ClassRef, set.Spec.Placement = nil, p
+	}
+	d := web(func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.Spec.ClassRef, d.Spec.Placement = nil, third.Spec.Placement.DeepCopy()
+	})
+	return d, []*v1beta1.MachineSet{first, second, third}
+}
+
+func TestHistoryOfPlacement(t *testing.T) {
+	d, sets := placedWeb()
+	var out strings.Builder
+	for _, style := range []printer.Style{{}, {AllColumns: true}} {
+		if err := HistoryOf(d, sets, now).Text(&out, style); err != nil {
+			t.Fatal(err)
+		}
+	}
+	detail, err := Show(d, sets, 2, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := detail.Text(&out, printer.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "history-placement", out.String())
+}
+
+func TestUndoRestoresPlacement(t *testing.T) {
+	for number, want := range map[int64]int{1: 0, 2: 2} {
+		d, sets := placedWeb()
+		undo, err := NewUndo(d, sets, number, now)
+		if err != nil || undo.SkipReason != "" || len(undo.Changes) == 0 {
+			t.Fatalf("revision %d: %+v, %v", number, undo, err)
+		}
+		undo.Apply(d)
+		hasClass := d.Spec.Template.Spec.ClassRef != nil
+		if got := len(d.Spec.Placement.ClassNames()); got != want || hasClass != (want == 0) {
+			t.Errorf("revision %d: %d classes in the placement, classRef %t", number, got, hasClass)
+		}
+	}
+}
+
 func TestExpect(t *testing.T) {
 	for kind, want := range map[v1beta1.DeploymentStrategyType]int{"": 0, v1beta1.StrategyRecreate: 1,
 		v1beta1.StrategyOnDelete: 1, v1beta1.StrategyInPlace: 1} {

@@ -39,7 +39,7 @@ func NewUndo(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number in
 	}
 	u := &Undo{TargetSet: to, Revision: machinedeployment.Revision(to), NewDeployment: d.DeepCopy()}
 	machinedeployment.RollBack(u.NewDeployment, to, now)
-	differs, err := change.Diff("spec.template", d.Spec.Template, u.NewDeployment.Spec.Template)
+	differs, err := changesOf(d, u.NewDeployment)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func NewUndo(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number in
 		u.NewDeployment = d.DeepCopy()
 		return u, nil
 	}
-	if machinedeployment.SameRevision(&d.Spec.Template.Spec, &to.Spec.Template.Spec) {
+	if machinedeployment.SameRevision(machinedeployment.TemplateOf(d), machinedeployment.TemplateOfSet(to)) {
 		// Resetting spec.rolloutAfter would stop a restart in progress.
 		u.NewDeployment.Spec.RolloutAfter = d.Spec.RolloutAfter
 	}
@@ -56,10 +56,11 @@ func NewUndo(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number in
 	return u, err
 }
 
-// Apply changes the given deployment in memory: it sets the template of the earlier revision. Like kubectl, Apply also
-// restores the annotation kubernetes.io/change-cause.
+// Apply changes the given deployment in memory: it sets the template and the placement of the earlier revision. Like
+// kubectl, Apply also restores the annotation kubernetes.io/change-cause.
 func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	d.Spec.Template, d.Spec.RolloutAfter = *u.NewDeployment.Spec.Template.DeepCopy(), u.NewDeployment.Spec.RolloutAfter
+	d.Spec.Placement = u.NewDeployment.Spec.Placement.DeepCopy()
 	delete(d.Annotations, machinedeployment.AnnotationChangeCause)
 	if cause, ok := u.TargetSet.Annotations[machinedeployment.AnnotationChangeCause]; ok {
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, machinedeployment.AnnotationChangeCause, cause)
@@ -76,7 +77,8 @@ func target(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int
 		return nil, fmt.Errorf("machinedeployment %q: %w", d.Name, errNoHistory)
 	}
 	for i := len(ordered) - 1; i >= 0; i-- {
-		if i != current && !machinedeployment.SameRevision(&ordered[i].Spec.Template.Spec, &d.Spec.Template.Spec) {
+		if i != current && !machinedeployment.SameRevision(machinedeployment.TemplateOfSet(ordered[i]),
+			machinedeployment.TemplateOf(d)) {
 			return ordered[i], nil
 		}
 	}

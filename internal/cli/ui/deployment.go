@@ -18,6 +18,7 @@ const (
 	// machinesOfDeployment limits the machines on the page. Broken and waiting machines come first.
 	machinesOfDeployment = 40
 	maxRevisions         = 20
+	maxOptions           = 64
 )
 
 type deploymentBody struct {
@@ -29,9 +30,12 @@ type deploymentBody struct {
 	Revisions  []revisionRow
 	// HiddenRevisions is the number of hidden revisions.
 	HiddenRevisions int
-	Zones           []zoneCount
-	Failures        []failureRow
-	Machines        []*fleet.Machine
+	// Options are the relevant options of the placement. HiddenOptions is the number of the other options.
+	Options       []fleet.Option
+	HiddenOptions int
+	Zones         []zoneCount
+	Failures      []failureRow
+	Machines      []*fleet.Machine
 	// All is the filter that selects the machines of the deployment. Total is the number of these machines.
 	All   Filter
 	Total int
@@ -42,7 +46,7 @@ type revisionRow struct {
 	Set     *v1beta1.MachineSet
 	Current bool
 	Bar     Bar
-	// Class and Version come from the template of the revision.
+	// Class has the class of the revision, or the classes of its placement. Version comes from the template.
 	Class, Version string
 }
 
@@ -73,14 +77,22 @@ func deploymentPage(r *request) (*page, error) {
 			b.Scaled = scaled
 		}
 	}
+	for _, o := range b.Scaled.Placement {
+		if o.IsRelevant() && len(b.Options) < maxOptions {
+			b.Options = append(b.Options, o)
+		}
+	}
+	b.HiddenOptions = len(b.Scaled.Placement) - len(b.Options)
 	sets := s.inventory.Sets(d)
 	current := fleet.CurrentSet(d, sets)
 	for _, set := range sets {
 		row := revisionRow{Number: machinedeployment.Revision(set), Set: set, Current: set == current, Bar: s.setBar(set),
 			Version: set.Spec.Template.Spec.Version}
+		class := ""
 		if ref := set.Spec.Template.Spec.ClassRef; ref != nil {
-			row.Class = ref.Name
+			class = ref.Name
 		}
+		row.Class = rollout.ClassText(class, set.Spec.Placement.ClassNames(), false)
 		b.Revisions = append(b.Revisions, row)
 	}
 	slices.SortFunc(b.Revisions, func(x, y revisionRow) int {

@@ -30,10 +30,21 @@ func ExplainClass(f ClassFacts) []Finding {
 	case ready.Status != metav1.ConditionTrue:
 		add(*ready, ClassReady)
 	}
-	// In all other conditions of a class, True means a problem.
+	// In all conditions of a class except Ready and CapacityAvailable, True means a problem.
 	for _, condition := range c.Status.Conditions {
-		if condition.Type != v1beta1.ConditionReady && condition.Status == metav1.ConditionTrue {
-			add(condition, condition.Type)
+		switch condition.Type {
+		case v1beta1.ConditionReady:
+		case v1beta1.ConditionCapacityAvailable:
+			if condition.Status == metav1.ConditionFalse {
+				add(condition, condition.Type)
+				if retry := c.Status.CapacityRetryTime; retry != nil {
+					findings[len(findings)-1].NextStepTime = inUTC(retry.Time)
+				}
+			}
+		default:
+			if condition.Status == metav1.ConditionTrue {
+				add(condition, condition.Type)
+			}
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(c.Finalizers), func(name string) bool {

@@ -35,6 +35,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 	}
 	if !deleted {
 		findings = append(findings, conditionFindings(about, f.Deployment, conditions)...)
+		findings = append(findings, optionFindings(f.Deployment, f.Now)...)
 	}
 	for _, g := range Groups(f.Machines, func(m *v1beta1.Machine) string { return m.Name }) {
 		findings = append(findings, groupFinding(g))
@@ -78,6 +79,7 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) &&
 		!reported[v1beta1.ReasonRevisionFailing])
 	report(v1beta1.ConditionScalingUp, backingOff())
+	report(v1beta1.ConditionBalanced, is(v1beta1.ConditionBalanced, metav1.ConditionFalse))
 	report(v1beta1.ConditionAdoptionSkipped, is(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue))
 	return findings
 }

@@ -51,7 +51,11 @@ func History(m *v1beta1.Machine, events []Event, failures []Failure) []Moment {
 		add(i.LaunchTime.Time, "Machine", "The cloud started to create the instance", m.Spec.ProviderID, false)
 	}
 	if l := m.Status.Launch; l != nil && l.NoCapacitySince != nil {
-		add(l.NoCapacitySince.Time, "Machine", "The cloud accepted the instance, but has no capacity for it", "", true)
+		what := "The cloud accepted the instance, but has no capacity for it"
+		if m.Labels[v1beta1.LabelPlacementDomain] != "" {
+			what = "The cloud has no capacity for the instance"
+		}
+		add(l.NoCapacitySince.Time, "Machine", what, "", true)
 	}
 	if due := m.Status.InterruptionTime; due != nil {
 		add(due.Time, "Machine", "The cloud reclaims the instance", "", true)

@@ -98,8 +98,16 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 	case creationTimeoutRuns(c):
 		// The timeout restarts when Launched changes. The computed time is an estimate, because only the provider
 		// knows about outages of the target cluster, which stop the timeout.
+		if e.Machine.IsAwaitingCapacity() && c.Type == v1beta1.ConditionLaunched {
+			m := awaitingCapacity()
+			f.Description, f.NextStep, f.Instructions = m.Explanation, m.NextStep, m.Instructions
+		}
 		began := e.Machine.CreationTimestamp.Time
-		if launched := e.condition(v1beta1.ConditionLaunched); launched != nil && launched.LastTransitionTime.After(began) {
+		launched, launch := e.condition(v1beta1.ConditionLaunched), e.Machine.Status.Launch
+		switch {
+		case c.Type == v1beta1.ConditionLaunched && launch != nil && launch.NoCapacitySince != nil:
+			began = launch.NoCapacitySince.Time
+		case launched != nil && launched.LastTransitionTime.After(began):
 			began = launched.LastTransitionTime.Time
 		}
 		until = began.Add(timeouts.CreationOrDefault())

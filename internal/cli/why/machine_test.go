@@ -116,6 +116,13 @@ func TestExplain(t *testing.T) {
 				m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing,
 					Code: "ResourceExhausted", Attempts: 3}
 			})},
+		"awaiting-capacity": {Machine: machine(starting, phase(v1beta1.MachineProvisioning),
+			no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, `The cloud has no capacity for MachineClass "small". One machine of the class tries again after 2026-07-01T12:03:00Z.`, 4*time.Minute),
+			func(m *v1beta1.Machine) {
+				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2, Step: v1beta1.LaunchStepAwaitingCapacity}
+				m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing,
+					Code: "ResourceExhausted", Attempts: 1}
+			})},
 		"no-node": {Machine: machine(starting, phase(v1beta1.MachineProvisioned),
 			yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 4*time.Minute),
 			no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim://1 has registered.",

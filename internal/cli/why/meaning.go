@@ -40,7 +40,7 @@ func MeaningOf(condition, reason string) Meaning {
 var meanings = sync.OnceValue(func() map[string]Meaning {
 	all := launchMeanings()
 	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(),
-		healthMeanings(), budgetMeanings(), providerMeanings(), migrationMeanings()} {
+		healthMeanings(), budgetMeanings(), placementMeanings(), providerMeanings(), migrationMeanings()} {
 		maps.Copy(all, more)
 	}
 	return all

@@ -62,7 +62,7 @@ func fleetMeanings() map[string]Meaning {
 			Instructions: "Set spec.capacity.resources of the class, or annotate the group: kubectl annotate md/NAME " + annotateCapacity,
 		},
 		v1beta1.ReasonNoClass: {
-			Explanation:  notFromZero + ": its template has no class, so the capacity of its Nodes is not known.",
+			Explanation:  notFromZero + ": it has no class for new machines, so the capacity of its Nodes is not known.",
 			Instructions: "Move providerSpec into a MachineClass, or annotate the group: kubectl annotate md/NAME " + annotateCapacity,
 		},
 		v1beta1.ReasonMalformedCapacity: {

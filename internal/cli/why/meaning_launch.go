@@ -20,6 +20,15 @@ func refusedByProvider() Meaning {
 	}
 }
 
+func awaitingCapacity() Meaning {
+	return Meaning{
+		Explanation: "The cloud has no capacity for the class of the machine. No request for an instance is in progress.",
+		NextStep:    "The set changes the class of the machine when another class of the placement has capacity. Otherwise one machine of the class tries again at the time in the message.",
+		Instructions: "Raise the quota, release some of it, or add a class with another size or zone to spec.placement of the deployment. " +
+			tryNow,
+	}
+}
+
 const joinChecked = "Machinist checks this again every 30 seconds."
 
 func launchMeanings() map[string]Meaning {
@@ -74,6 +83,12 @@ func launchMeanings() map[string]Meaning {
 			NextStep:     "Machinist tries again automatically, first after a minute and then at most 10 minutes apart.",
 			Instructions: raiseQuota,
 		},
+		v1beta1.ConditionCapacityAvailable + "/" + v1beta1.ReasonInsufficientResources: {
+			Explanation:  "The cloud has no capacity for instances of the class, or a quota is exhausted. This also concerns the other classes with the same account, zone and instance type.",
+			NextStep:     "Machines of a placement use other classes until status.capacityRetryTime. Then one machine tries this class.",
+			Instructions: "Raise the quota, release some of it, or add a class with another size or zone to spec.placement of the deployments.",
+		},
+		v1beta1.ReasonCapacityFound: {Explanation: "The cloud has capacity for instances of the class again."},
 		v1beta1.ReasonCreateFailed: {Explanation: "The cloud failed to create the instance.", NextStep: triesAgain,
 			Instructions: "If the creation keeps failing, look for the cause in the message, which comes from the cloud."},
 		v1beta1.ReasonCreateTimeout: {Explanation: "The instance was not created within timeouts.creation."},

@@ -118,6 +118,18 @@ func TestExplainClass(t *testing.T) {
 		about, v1beta1.ReasonSecretNotFound, "user-data")
 	mustReport(t, explain(class(ready, newCondition(v1beta1.ConditionOrphanRemovalBlocked, metav1.ConditionTrue,
 		v1beta1.ReasonMostInstancesOrphaned, "3 of 3"))), about, v1beta1.ReasonMostInstancesOrphaned, "3 of 3")
+	exhausted := class(ready, newCondition(v1beta1.ConditionCapacityAvailable, metav1.ConditionFalse,
+		v1beta1.ReasonInsufficientResources, "no host"))
+	retry := metav1.NewTime(now.Add(time.Minute))
+	exhausted.Status.CapacityRetryTime = &retry
+	f := mustReport(t, explain(exhausted), about, v1beta1.ReasonInsufficientResources, "no host", "spec.placement")
+	if f.NextStepTime == nil || !f.NextStepTime.Equal(retry.Time) {
+		t.Errorf("the next step is at %v, want %v", f.NextStepTime, retry)
+	}
+	if f := explain(class(ready, newCondition(v1beta1.ConditionCapacityAvailable, metav1.ConditionTrue,
+		v1beta1.ReasonCapacityFound, ""))); len(f) != 1 || !strings.HasPrefix(f[0].Description, "The class waits for nothing") {
+		t.Errorf("a class with capacity: %+v", f)
+	}
 	mustReport(t, explain(class()), about, ReasonUnobserved)
 	changed := class(ready)
 	changed.Generation = 2

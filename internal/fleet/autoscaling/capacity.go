@@ -1,7 +1,6 @@
 package autoscaling
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -24,45 +22,39 @@ func capacityKeys() []string {
 	}
 }
 
-// Capacity returns the annotations that describe the Nodes of machines with this class and template. Unknown values are
-// omitted. Values in the class's spec take precedence over those of its provider. Startup taints are omitted, because
-// they are removed before pods are scheduled.
-func Capacity(class *v1beta1.MachineClass, template *v1beta1.MachineSpec) map[string]string {
+// Capacity returns the annotations that describe the Nodes of machines with this template and one of the classes.
+// Unknown values are omitted. If there are several classes, each annotation is true for the Nodes of all classes: a
+// resource is the minimum, and a label exists only if all classes have the same value. Values in a class's spec take
+// precedence over those of its provider. Startup taints are omitted, because they are removed before pods are
+// scheduled.
+func Capacity(template *v1beta1.MachineSpec, classes ...*v1beta1.MachineClass) map[string]string {
 	annotations := map[string]string{}
 	put := func(key, value string) {
 		if value != "" {
 			annotations[key] = value
 		}
 	}
-	resources := maps.Clone(class.Status.Capacity)
-	stated := class.Spec.Capacity
-	if stated == nil {
-		stated = &v1beta1.ClassCapacity{}
-	}
-	if resources == nil {
-		resources = corev1.ResourceList{}
-	}
-	maps.Copy(resources, stated.Resources)
-
-	put(v1beta1.AutoscalerCPUAnnotation, quantity(resources, corev1.ResourceCPU))
-	put(v1beta1.AutoscalerMemoryAnnotation, quantity(resources, corev1.ResourceMemory))
-	put(v1beta1.AutoscalerEphemeralDiskAnnotation, quantity(resources, corev1.ResourceEphemeralStorage))
-	put(v1beta1.AutoscalerMaxPodsAnnotation, number(resources[corev1.ResourcePods]))
-	gpu := gpuOf(resources)
-	gpus := number(resources[gpu])
-	switch dra := stated.DRADriver; {
-	case dra != nil:
-		if dra.Devices > 0 {
-			gpus = strconv.Itoa(int(dra.Devices))
+	node := commonNode(classes)
+	put(v1beta1.AutoscalerCPUAnnotation, quantity(node.resources, corev1.ResourceCPU))
+	put(v1beta1.AutoscalerMemoryAnnotation, quantity(node.resources, corev1.ResourceMemory))
+	put(v1beta1.AutoscalerEphemeralDiskAnnotation, quantity(node.resources, corev1.ResourceEphemeralStorage))
+	put(v1beta1.AutoscalerMaxPodsAnnotation, number(node.resources[corev1.ResourcePods]))
+	gpu := gpuOf(node.resources)
+	gpus := number(node.resources[gpu])
+	switch {
+	case node.omitsDevices:
+	case node.draDriver != "":
+		if node.draDevices > 0 {
+			gpus = strconv.Itoa(int(node.draDevices))
 		}
-		put(v1beta1.AutoscalerDRADriverAnnotation, dra.Name)
+		put(v1beta1.AutoscalerDRADriverAnnotation, node.draDriver)
 		put(v1beta1.AutoscalerGPUCountAnnotation, gpus)
 	case gpus != "":
 		put(v1beta1.AutoscalerGPUTypeAnnotation, string(gpu))
 		put(v1beta1.AutoscalerGPUCountAnnotation, gpus)
 	}
-	put(v1beta1.AutoscalerCSIDriverAnnotation, csiDrivers(stated.CSIDrivers))
-	put(v1beta1.AutoscalerLabelsAnnotation, labels(class.Status.NodeInfo, stated, template.Node.Labels))
+	put(v1beta1.AutoscalerCSIDriverAnnotation, csiDrivers(node.volumeLimits))
+	put(v1beta1.AutoscalerLabelsAnnotation, labels(node.labels, template.Node.Labels))
 	put(v1beta1.AutoscalerTaintsAnnotation, taints(template.Node.Taints))
 	return annotations
 }
@@ -109,31 +101,21 @@ func gpuOf(resources corev1.ResourceList) corev1.ResourceName {
 }
 
 // csiDrivers returns driver=limit pairs. For the autoscaler, 0 means no limit.
-func csiDrivers(drivers []v1beta1.CSIDriver) string {
-	pairs := make([]string, len(drivers))
-	for i, d := range drivers {
-		pairs[i] = fmt.Sprintf("%s=%d", d.Name, d.VolumeLimit)
+func csiDrivers(limits map[string]int32) string {
+	pairs := make([]string, 0, len(limits))
+	for driver, limit := range limits {
+		pairs = append(pairs, fmt.Sprintf("%s=%d", driver, limit))
 	}
 	slices.Sort(pairs)
 	return strings.Join(pairs, ",")
 }
 
-// labels returns key=value pairs of the labels that a Node will have. Invalid values are omitted, because no Node will
-// have them.
-func labels(info *v1beta1.NodeInfo, stated *v1beta1.ClassCapacity, template map[string]string) string {
-	if info == nil {
-		info = &v1beta1.NodeInfo{}
+// labels returns key=value pairs of the labels that a Node will have. The labels of the template take precedence.
+func labels(class, template map[string]string) string {
+	all := maps.Clone(class)
+	if all == nil {
+		all = map[string]string{}
 	}
-	all := map[string]string{
-		corev1.LabelArchStable:         cmp.Or(stated.Architecture, info.Architecture),
-		corev1.LabelOSStable:           info.OperatingSystem,
-		corev1.LabelInstanceTypeStable: cmp.Or(stated.InstanceType, info.InstanceType),
-		corev1.LabelTopologyRegion:     cmp.Or(stated.Region, info.Region),
-		corev1.LabelTopologyZone:       cmp.Or(stated.Zone, info.Zone),
-	}
-	maps.DeleteFunc(all, func(_, value string) bool {
-		return value == "" || len(validation.IsValidLabelValue(value)) > 0
-	})
 	maps.Copy(all, template)
 	pairs := make([]string, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {

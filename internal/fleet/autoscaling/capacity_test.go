@@ -109,7 +109,7 @@ func TestCapacity(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			class := &v1beta1.MachineClass{Spec: v1beta1.MachineClassSpec{Capacity: test.stated}, Status: test.status}
-			got := shortKeys(Capacity(class, &v1beta1.MachineSpec{Node: test.node}))
+			got := shortKeys(Capacity(&v1beta1.MachineSpec{Node: test.node}, class))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -92,28 +92,52 @@ func (r *Reconciler) capacity(ctx context.Context, group client.Object) (map[str
 	if !IsNodeGroup(group.GetAnnotations()) {
 		return nil, Problem{}, nil
 	}
-	template := templateOf(group)
-	if template.ClassRef == nil {
-		return Capacity(&v1beta1.MachineClass{}, template), Problem{v1beta1.ReasonNoClass,
+	template, names := templateOf(group), ClassesOf(group)
+	switch {
+	case len(names) == 0 && placementOf(group) != nil:
+		return Capacity(template), Problem{v1beta1.ReasonNoClass, "The group cannot be scaled from zero because no domain of " +
+			"spec.placement gets new machines. Set weight and maxReplicas of a domain to more than 0."}, nil
+	case len(names) == 0:
+		return Capacity(template), Problem{v1beta1.ReasonNoClass,
 			"The group cannot be scaled from zero because its template has no classRef, and no provider reports the capacity " +
 				"of an inline providerSpec. Move the providerSpec into a MachineClass, or " + orAnnotate}, nil
 	}
-	class := &v1beta1.MachineClass{}
-	key := types.NamespacedName{Namespace: group.GetNamespace(), Name: template.ClassRef.Name}
-	if err := r.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return nil, Problem{v1beta1.ReasonClassNotFound, fmt.Sprintf(
-			"The group cannot be scaled from zero because MachineClass %s does not exist. Create it.", key.Name)}, nil
-	} else if err != nil {
-		return nil, Problem{}, fmt.Errorf("get the class %s: %w", key, err)
+	// No machine is created from an option whose class does not exist.
+	var classes, unknown []*v1beta1.MachineClass
+	for _, name := range names {
+		class, key := &v1beta1.MachineClass{}, types.NamespacedName{Namespace: group.GetNamespace(), Name: name}
+		if err := r.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, Problem{}, fmt.Errorf("get the class %s: %w", key, err)
+		}
+		if classes = append(classes, class); !statesSize(class) {
+			unknown = append(unknown, class)
+		}
 	}
+	if len(classes) == 0 {
+		return nil, Problem{v1beta1.ReasonClassNotFound, fmt.Sprintf(
+			"The group cannot be scaled from zero because MachineClass %s does not exist. Create it.", names[0])}, nil
+	}
+	annotations := Capacity(template, classes...)
+	if len(unknown) == 0 {
+		unknown = classes // The annotations contain the capacity, so there is a problem only if another owner removes them.
+	}
+	return annotations, capacityUnknown(unknown), nil
+}
+
+func capacityUnknown(classes []*v1beta1.MachineClass) Problem {
+	class := classes[0]
 	message := fmt.Sprintf("The group cannot be scaled from zero because neither spec.capacity nor status.capacity of "+
 		"MachineClass %s states both cpu and memory. ", class.Name)
 	if ready := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady); ready != nil &&
 		ready.Status != metav1.ConditionTrue {
 		message += fmt.Sprintf("The class is not Ready: %s. ", ready.Reason)
 	}
-	return Capacity(class, template), Problem{v1beta1.ReasonCapacityUnknown,
-		message + "Set spec.capacity.resources of the class, or " + orAnnotate}, nil
+	if more := len(classes) - 1; more > 0 {
+		message += fmt.Sprintf("The same applies to %d more of the group's classes. ", more)
+	}
+	return Problem{v1beta1.ReasonCapacityUnknown, message + "Set spec.capacity.resources of the class, or " + orAnnotate}
 }
 
 const orAnnotate = "write the annotations " + v1beta1.AutoscalerCPUAnnotation + " and " +

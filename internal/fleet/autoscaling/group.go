@@ -52,11 +52,33 @@ func templateOf(o client.Object) *v1beta1.MachineSpec {
 	return &o.(*v1beta1.MachineSet).Spec.Template.Spec
 }
 
-// ClassOf returns the class of a node group, or "" if o has no class or is not a node group. The cache indexes objects
-// by this value.
-func ClassOf(o client.Object) string {
-	if ref := templateOf(o).ClassRef; ref != nil && IsNodeGroup(o.GetAnnotations()) {
-		return ref.Name
+func placementOf(o client.Object) *v1beta1.Placement {
+	if d, ok := o.(*v1beta1.MachineDeployment); ok {
+		return d.Spec.Placement
 	}
-	return ""
+	return o.(*v1beta1.MachineSet).Spec.Placement
+}
+
+// ClassesOf returns the classes from which a node group creates machines. The result is empty if o has no class or is
+// not a node group. The cache indexes objects by these names. Domains of a placement that get no new machines are
+// omitted.
+func ClassesOf(o client.Object) (names []string) {
+	if !IsNodeGroup(o.GetAnnotations()) {
+		return nil
+	}
+	if ref := templateOf(o).ClassRef; ref != nil {
+		return []string{ref.Name}
+	}
+	if p := placementOf(o); p != nil {
+		for i := range p.Domains {
+			d := &p.Domains[i]
+			if d.WeightOrDefault() == 0 || d.MaxReplicas != nil && *d.MaxReplicas == 0 {
+				continue
+			}
+			for _, option := range d.Options {
+				names = append(names, option.ClassName)
+			}
+		}
+	}
+	return names
 }

@@ -2,6 +2,7 @@ package autoscaling
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,16 +43,10 @@ const (
 
 // RegisterIndexes adds the indexes by which a class finds its node groups.
 func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	class := func(o client.Object) []string {
-		if name := ClassOf(o); name != "" {
-			return []string{name}
-		}
-		return nil
-	}
-	if err := indexer.IndexField(ctx, &v1beta1.MachineDeployment{}, deploymentsByClass, class); err != nil {
+	if err := indexer.IndexField(ctx, &v1beta1.MachineDeployment{}, deploymentsByClass, ClassesOf); err != nil {
 		return err
 	}
-	return indexer.IndexField(ctx, &v1beta1.MachineSet{}, setsByClass, class)
+	return indexer.IndexField(ctx, &v1beta1.MachineSet{}, setsByClass, ClassesOf)
 }
 
 // Wiring lists the events that trigger a pass over a node group.
@@ -113,7 +108,7 @@ func groupChanged() predicate.Predicate {
 			return was.GetUID() != is.GetUID() || is.GetDeletionTimestamp() != nil ||
 				IsNodeGroup(was.GetAnnotations()) != IsNodeGroup(is.GetAnnotations()) ||
 				annotationsDiffer(was.GetAnnotations(), capacityExcept(is.GetAnnotations(), nil), nil) ||
-				!equality.Semantic.DeepEqual(templateOf(was).ClassRef, templateOf(is).ClassRef) ||
+				!slices.Equal(ClassesOf(was), ClassesOf(is)) ||
 				!equality.Semantic.DeepEqual(templateOf(was).Node, templateOf(is).Node)
 		},
 	}

@@ -18,6 +18,12 @@ func TestChangesOfGroupsThatTriggerPass(t *testing.T) {
 	}
 	group, cpu := annotate(v1beta1.AutoscalerMaxSizeAnnotation, "3"), annotate(v1beta1.AutoscalerCPUAnnotation, "4")
 	class := func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "other"} }
+	placed := func(class string) change {
+		return func(d *v1beta1.MachineDeployment) {
+			options := []v1beta1.PlacementOption{{ClassName: class}}
+			d.Spec.Placement = &v1beta1.Placement{Domains: []v1beta1.PlacementDomain{{Options: options}}}
+		}
+	}
 	scaled := func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = new(int32(7)) }
 	for name, test := range map[string]struct {
 		was, is []change
@@ -29,6 +35,9 @@ func TestChangesOfGroupsThatTriggerPass(t *testing.T) {
 		"other value":              {[]change{cpu}, []change{annotate(v1beta1.AutoscalerCPUAnnotation, "5")}, true},
 		"other class":              {[]change{group}, []change{group, class}, true},
 		"other class, not a group": {nil, []change{class}, false},
+		"placement":                {[]change{group}, []change{group, placed("a")}, true},
+		"other option":             {[]change{group, placed("a")}, []change{group, placed("b")}, true},
+		"same options":             {[]change{group, placed("a")}, []change{group, placed("a"), scaled}, false},
 		"scaled":                   {[]change{group}, []change{group, scaled}, false},
 		"deleted": {[]change{group}, []change{group, func(d *v1beta1.MachineDeployment) {
 			d.DeletionTimestamp = &d.CreationTimestamp

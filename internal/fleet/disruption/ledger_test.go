@@ -186,7 +186,8 @@ func TestWaitingAskerKeepsPrecedence(t *testing.T) {
 	if got := b.grant(t, "old", rollout); got != "" {
 		t.Errorf("granted %q before a more urgent candidate", got)
 	}
-	if blocked := b.CountBlocked(); blocked[v1beta1.DisruptionRemediation] != 1 || len(blocked) != 5 {
+	if blocked := b.CountBlocked(); blocked[v1beta1.DisruptionRemediation] != 1 ||
+		len(blocked) != len(v1beta1.DisruptionReasons) {
 		t.Errorf("blocked: %v", blocked)
 	}
 	if got := b.WaitingAskers("fleet"); !slices.Equal(got, []Asker{asker("broken")}) {

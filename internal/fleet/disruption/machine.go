@@ -52,10 +52,17 @@ func reasonOfDeletion(m *v1beta1.Machine) v1beta1.DisruptionReason {
 // ExpiredValue is the value of AnnotationReplace on a machine that is replaced because it is older than expireAfter.
 const ExpiredValue = "expired"
 
+// RebalanceValue is the value of AnnotationReplace on a machine that is replaced to restore the balance of its
+// placement.
+const RebalanceValue = "rebalance"
+
 // ReasonOfReplacement returns the reason why a machine with AnnotationReplace is replaced.
 func ReasonOfReplacement(m *v1beta1.Machine) v1beta1.DisruptionReason {
-	if m.Annotations[v1beta1.AnnotationReplace] == ExpiredValue {
+	switch m.Annotations[v1beta1.AnnotationReplace] {
+	case ExpiredValue:
 		return v1beta1.DisruptionExpiry
+	case RebalanceValue:
+		return v1beta1.DisruptionRebalance
 	}
 	return v1beta1.DisruptionReplace
 }

@@ -124,7 +124,8 @@ func (v *view) replacementSurge(i int) int32 {
 }
 
 func (r Role) annotate(set *v1beta1.MachineSet) {
-	handover.Annotate(set, handover.Order{Receiver: r.MoveTo, Machines: r.Moves, OnlySelected: r.BySelection},
+	handover.Annotate(set, handover.Order{Receiver: r.MoveTo, Machines: r.Moves, OnlySelected: r.BySelection,
+		OnlyKept: r.ByClass},
 		r.ReceiveFrom)
 }
 
@@ -225,7 +226,7 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	}
 	// Adopt a set of the deployment that has lost its owner reference. A new set would replace all machines.
 	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
-		sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && newerThan(&taken, v.rolloutAfter) {
+		SameRevision(TemplateOfSet(&taken), TemplateOf(d)) && newerThan(&taken, v.rolloutAfter) {
 		p.known.cache.Invalidate() // Use live lists until the cache has the set.
 		p.requeueIn(retryConflict)
 		return nil

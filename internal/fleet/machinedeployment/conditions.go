@@ -117,13 +117,18 @@ func (c conditions) writeSetConditions(v *view, status *v1beta1.MachineDeploymen
 }
 
 // writeReady writes the conditions that summarize the deployment, with the reason and message of the condition that
-// explains the state. A pause or freeze does not matter once the deployment matches its spec.
+// explains the state. A pause or freeze does not matter once the deployment matches its spec. A deployment with
+// machines that have no place in spec.placement is never Ready.
 func (c conditions) writeReady(v *view, r rollout) {
 	progress, rolling := c.find(v1beta1.ConditionProgressing), c.find(v1beta1.ConditionRollingOut)
 	isRolling := rolling.Status == metav1.ConditionTrue
 	carriedOut := c.status.ObservedGeneration == c.generation && r.rejection == nil
 	because := progress
+	balanced := c.find(v1beta1.ConditionBalanced)
 	switch {
+	case carriedOut && r.complete && r.unplaced && balanced != nil:
+		c.summarize(false, true, balanced.Reason, balanced.Message)
+		return
 	case carriedOut && r.complete:
 		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutComplete, Message: fmt.Sprintf(
 			"%s of revision %d, all available.", wording.Count(c.status.Replicas, "machine"), c.status.CurrentRevision)}

@@ -18,6 +18,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/placement/places"
 	"machinist.dev/machinist/internal/platform/freshness"
 	"machinist.dev/machinist/internal/platform/tracing"
 	"machinist.dev/machinist/internal/platform/wiring"
@@ -103,6 +104,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 			wiring.SpecChangesFirst(&v1beta1.MachineDeployment{}),
 			{Object: &v1beta1.MachineDisruptionBudget{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfBudget),
 				Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfClass),
+				Predicate: places.CapacityChanged()},
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet),
 				Predicate: setChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine),

@@ -144,9 +144,10 @@ func TestWaitMessageNamesTheDenial(t *testing.T) {
 		view    view
 		want    string
 	}{
-		"nothing is denied":            {"0 of 1 available", view{}, "0 of 1 available"},
-		"nothing waits":                {"", view{denied: denied}, ""},
-		"a denial":                     {"0 of 1 available", view{denied: denied}, "0 of 1 available; " + denied[0].Summary()},
+		"nothing is denied": {"0 of 1 available", view{}, "0 of 1 available"},
+		"nothing waits":     {"", view{denied: denied}, ""},
+		"a denial": {"0 of 1 available", view{denied: denied},
+			"0 of 1 available; " + denied[0].Summary()},
 		"the message names the denial": {"x", view{denied: denied, state: State{DisruptionDenied: "x"}}, "x"},
 	} {
 		if got := test.view.waitingFor(test.waiting); got != test.want {

@@ -23,6 +23,21 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
+// FuzzClasses (rule placement-classes-are-revision) runs random steps of rollouts that add and remove classes of a
+// placement. Machines whose class remains are handed over.
+func FuzzClasses(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		strategies := []v1beta1.DeploymentStrategyType{v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate,
+			v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete, v1beta1.StrategyInPlace}
+		randomStepsWith(t, strategies[seed%uint64(len(strategies))], seed, 400, func(w *simulatedDeployment) {
+			w.classes = map[string]string{"a": "xy", "b": "xz", "c": "xyz", "d": "y", "fixed": "xz"}
+		})
+	})
+}
+
 // FuzzInPlace (rule in-place-hands-over, rule updating-counts-as-unavailable) runs random steps of updates in place.
 func FuzzInPlace(f *testing.F) {
 	for seed := range uint64(300) {

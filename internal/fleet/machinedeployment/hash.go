@@ -18,6 +18,23 @@ import (
 // and not by the hash, so another version causes no rollout.
 const hashVersion = "1"
 
+// Template is the part of a set or deployment that defines its revision.
+type Template struct {
+	Spec *v1beta1.MachineSpec
+	// Placement names the classes if Spec does not. Only the set of its classes belongs to the revision.
+	Placement *v1beta1.Placement
+}
+
+// TemplateOf returns the template of a deployment.
+func TemplateOf(d *v1beta1.MachineDeployment) Template {
+	return Template{Spec: &d.Spec.Template.Spec, Placement: d.Spec.Placement}
+}
+
+// TemplateOfSet returns the template of a set.
+func TemplateOfSet(set *v1beta1.MachineSet) Template {
+	return Template{Spec: &set.Spec.Template.Spec, Placement: set.Spec.Placement}
+}
+
 // rolloutFields holds the fields of a template whose change creates a new revision. The values are canonical: they are
 // equal exactly if the templates need the same machines.
 type rolloutFields struct {
@@ -27,10 +44,12 @@ type rolloutFields struct {
 	Version      string `json:"version,omitempty"`
 	UserData     string `json:"userData,omitempty"`
 	UserDataKey  string `json:"userDataKey,omitempty"`
+	Classes      string `json:"classes,omitempty"` // of the placement, sorted
 }
 
-func rolloutFieldsOf(spec *v1beta1.MachineSpec) rolloutFields {
-	r := rolloutFields{Provider: spec.Provider, Version: spec.Version}
+func rolloutFieldsOf(t Template) rolloutFields {
+	spec := t.Spec
+	r := rolloutFields{Provider: spec.Provider, Version: spec.Version, Classes: classesOf(t.Placement)}
 	if spec.ClassRef != nil {
 		r.Class = spec.ClassRef.Name
 	}
@@ -43,27 +62,35 @@ func rolloutFieldsOf(spec *v1beta1.MachineSpec) rolloutFields {
 	return r
 }
 
-// sameRevision reports whether a change from one spec to the other would replace no machines.
-func sameRevision(a, b *v1beta1.MachineSpec) bool {
+// classesOf returns the names of the placement's classes, sorted and separated by commas.
+func classesOf(p *v1beta1.Placement) string {
+	names := p.ClassNames()
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+// SameRevision reports whether a change from one template to the other would replace no machines.
+func SameRevision(a, b Template) bool {
 	// Compare the bytes first: comparing the meaning is expensive, and the API server returns equal objects as equal
 	// bytes.
-	if a.ProviderSpec != nil && b.ProviderSpec != nil && bytes.Equal(a.ProviderSpec.Raw, b.ProviderSpec.Raw) {
-		x, y := *a, *b
+	if a.Spec.ProviderSpec != nil && b.Spec.ProviderSpec != nil &&
+		bytes.Equal(a.Spec.ProviderSpec.Raw, b.Spec.ProviderSpec.Raw) {
+		x, y := *a.Spec, *b.Spec
 		x.ProviderSpec, y.ProviderSpec = nil, nil
-		a, b = &x, &y
+		a.Spec, b.Spec = &x, &y
 	}
 	return rolloutFieldsOf(a) == rolloutFieldsOf(b)
 }
 
 // TemplateHash returns the hash of a revision: at most 9 characters, without vowels. rolloutAfter is a time in the past
 // or zero. collisions is the number of earlier hashes that another template already uses.
-func TemplateHash(spec *v1beta1.MachineSpec, rolloutAfter time.Time, collisions int32) string {
+func TemplateHash(t Template, rolloutAfter time.Time, collisions int32) string {
 	hashed := struct {
 		HashVersion  string `json:"hashVersion"`
 		Collisions   int32  `json:"collisions,omitempty"`
 		RolloutAfter string `json:"rolloutAfter,omitempty"`
 		rolloutFields
-	}{HashVersion: hashVersion, Collisions: collisions, rolloutFields: rolloutFieldsOf(spec)}
+	}{HashVersion: hashVersion, Collisions: collisions, rolloutFields: rolloutFieldsOf(t)}
 	if !rolloutAfter.IsZero() {
 		hashed.RolloutAfter = rolloutAfter.UTC().Format(time.RFC3339)
 	}

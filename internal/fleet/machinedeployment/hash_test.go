@@ -16,6 +16,10 @@ func inline(providerSpec string) v1beta1.MachineSpec {
 	return v1beta1.MachineSpec{Provider: "sim", ProviderSpec: &runtime.RawExtension{Raw: []byte(providerSpec)}}
 }
 
+func inlineTemplate(raw []byte) Template {
+	return Template{Spec: &v1beta1.MachineSpec{ProviderSpec: &runtime.RawExtension{Raw: raw}}}
+}
+
 // The hash is part of the names of sets. A change of TemplateHash therefore requires a new hashVersion.
 //
 // Rule: only-template-changes-roll.
@@ -41,7 +45,7 @@ func TestTemplateHashIsStable(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := TemplateHash(&test.spec, test.after, test.collisions)
+			got := TemplateHash(Template{Spec: &test.spec}, test.after, test.collisions)
 			if got != test.want {
 				t.Errorf("the hash is %q, expected %q", got, test.want)
 			}
@@ -89,10 +93,11 @@ func TestSameRevision(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := sameRevision(&test.a, &test.b); got != test.same {
+			if got := SameRevision(Template{Spec: &test.a}, Template{Spec: &test.b}); got != test.same {
 				t.Errorf("same revision: %v, expected %v", got, test.same)
 			}
-			if got := TemplateHash(&test.a, time.Time{}, 0) == TemplateHash(&test.b, time.Time{}, 0); got != test.same {
+			a, b := TemplateHash(Template{Spec: &test.a}, time.Time{}, 0), TemplateHash(Template{Spec: &test.b}, time.Time{}, 0)
+			if got := a == b; got != test.same {
 				t.Errorf("same hash: %v, expected %v", got, test.same)
 			}
 		})
@@ -122,6 +127,6 @@ func FuzzCanonical(f *testing.F) {
 		if strings.ContainsRune(once, '\n') && once != string(raw) {
 			t.Errorf("%q has a line break", once)
 		}
-		_ = TemplateHash(&v1beta1.MachineSpec{ProviderSpec: &runtime.RawExtension{Raw: raw}}, time.Time{}, 0)
+		_ = TemplateHash(inlineTemplate(raw), time.Time{}, 0)
 	})
 }

@@ -20,7 +20,8 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, inPlace bool, m
 	counted = Set{Name: set.Name, Replicas: replicas, MinReplicas: replicas, MaxReplicas: replicas,
 		BeingDeleted: !set.DeletionTimestamp.IsZero()}
 	if order, ok := handover.OrderOf(set.Annotations); ok {
-		counted.MoveTo, counted.Moves, counted.BySelection = order.Receiver, order.Machines, order.OnlySelected
+		counted.MoveTo, counted.Moves = order.Receiver, order.Machines
+		counted.BySelection, counted.ByClass = order.OnlySelected, order.OnlyKept
 	}
 	counted.IsUnobserved = set.Status.ObservedGeneration < set.Generation
 	counted.ReplacementSurge = disruption.ReplacementSurge(set)

@@ -11,6 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/placement"
 	"machinist.dev/machinist/internal/fleet/rollout/bounds"
 	"machinist.dev/machinist/internal/platform/conditionlimit"
 	"machinist.dev/machinist/internal/platform/freshness"
@@ -52,6 +53,7 @@ type view struct {
 	// machine has become Ready.
 	failedAndGone      []v1beta1.FailedMachine
 	denied             []disruption.Denial
+	capacity           map[string]placement.Capacity // of the classes in spec.placement
 	recent             []v1beta1.FailedMachine
 	cannotCreateReason string
 	// revisionReason is the reason of the condition Progressing if this pass began a new revision. Otherwise,
@@ -83,6 +85,9 @@ func (p *pass) run(ctx context.Context) error {
 	if errs := validation.Template(&d.Spec.Template); len(errs) > 0 {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
 	}
+	if message := invalidPlacement(d); message != "" {
+		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, message)
+	}
 	limits, err := bounds.ForDeployment(d)
 	if err != nil {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
@@ -105,6 +110,9 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	v := p.observe(ctx, sets, machines, limits)
 	if err := p.readDisruption(ctx, v); err != nil {
+		return err
+	}
+	if err := p.readCapacity(ctx, v); err != nil {
 		return err
 	}
 	v.plan = MakePlan(v.state)
@@ -137,7 +145,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	v.state = State{
 		Strategy:     d.Spec.Strategy.TypeOrDefault(),
 		Manual:       d.Spec.Strategy.OrchestrationOrDefault() == v1beta1.OrchestrationManual,
-		Replicas:     max(0, d.ReplicasOrDefault()),
+		Replicas:     v.placeableReplicas(d),
 		Bounds:       limits,
 		SizedFor:     v.sizedFor(),
 		Paused:       d.Spec.Paused,
@@ -151,6 +159,12 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 		counted, requeueAfter := count(set, machines[set.UID], v.state.Strategy == v1beta1.StrategyInPlace,
 			d.Spec.MinReadySeconds, p.now)
 		p.known.includeUnobserved(set, &counted)
+		if i != v.currentIndex {
+			counted.Kept = countKept(d, set, machines[set.UID], v.rolloutAfter)
+		}
+		if receiver := v.setNamed(counted.MoveTo); counted.ByClass && receiver != nil {
+			counted.Movable = countOfClasses(machines[set.UID], classNames(TemplateOfSet(receiver)))
+		}
 		v.state.Sets = append(v.state.Sets, counted)
 		p.requeueIn(requeueAfter)
 	}

@@ -69,6 +69,11 @@ type Set struct {
 	// Selected counts the machines that are selected for an update in place. SelectedIdle counts the selected machines
 	// whose update interrupts no pods, because they are not Ready or not up to date.
 	Selected, SelectedIdle int32
+	// Kept counts the machines of an old set that may stay as they are in the wanted revision, because their class
+	// remains.
+	Kept int32
+	// Movable counts the machines that a set with an order by class can hand over, because the receiver has their class.
+	Movable int32
 	// Denied counts the machines that must not be disrupted now because of budgets.
 	Denied int32
 	// MarkedForReplacement counts the machines that have the annotation machinist.dev/replace and whose replacement
@@ -135,6 +140,8 @@ func MakePlan(s State) Plan {
 			sizedFor = s.SizedFor // The sets grow after the freeze.
 		}
 		waiting = d.whyNotRolling()
+	case d.keptSource() >= 0:
+		sizedFor, waiting = s.keptSizedFor(), d.handOverKept(d.keptSource())
 	case d.replacesMarked():
 		waiting = d.replaceMarked()
 	case s.Strategy == v1beta1.StrategyRecreate:

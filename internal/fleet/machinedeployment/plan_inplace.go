@@ -13,8 +13,9 @@ type Role struct {
 	// that are handed over. After a cancellation, the limit is 0.
 	MoveTo string
 	Moves  int32
-	// BySelection is true if only selected machines are handed over.
-	BySelection bool
+	// BySelection is true if only selected machines are handed over. ByClass is true if only machines whose class remains
+	// are handed over.
+	BySelection, ByClass bool
 	// ReceiveFrom is the name of the set that hands machines over to this set. It may be empty.
 	ReceiveFrom string
 }
@@ -70,7 +71,11 @@ func (d *draft) finishHandOver() (waiting string) {
 			set.Moves = 0
 			d.setToLive(i, "machines no longer selected")
 			waiting = orderNotObserved(*set)
-		case set.Denied >= set.Live:
+		case set.ByClass && set.Movable < left:
+			set.Moves = 0
+			d.setToLive(i, "machines of another class")
+			waiting = orderNotObserved(*set)
+		case !set.ByClass && set.Denied >= set.Live:
 			set.Moves = 0
 			d.setToLive(i, "machines held back by budgets")
 			waiting = orderNotObserved(*set)
@@ -94,7 +99,7 @@ func orderNotObserved(s Set) string {
 	return fmt.Sprintf("set %s has not observed yet that its hand-over of machines was canceled", s.Name)
 }
 
-func (s *Set) clearOrder() { s.MoveTo, s.Moves, s.BySelection = "", 0, false }
+func (s *Set) clearOrder() { s.MoveTo, s.Moves, s.BySelection, s.ByClass = "", 0, false, false }
 
 func (d *draft) sourceOf(i int) string {
 	for _, set := range d.Sets {
@@ -172,16 +177,10 @@ func (d *draft) planInPlace() string {
 		// Finish deletions first, because sets delete nothing during a hand-over.
 		return fmt.Sprintf("%s must be deleted before others are handed over", wording.Count(pending, "machine"))
 	}
+	if !d.mayReceive(from) {
+		return d.whyNotReceiving(from)
+	}
 	source := &d.Sets[from]
-	current.ReceiveFrom = source.Name
-	if d.roles[d.CurrentIndex].ReceiveFrom != source.Name {
-		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source.Name)
-	}
-	if missing := current.Replicas - current.Live; missing > 0 {
-		// The receiving set must first create its missing machines. Otherwise, the set would create these machines
-		// during the hand-over, and have too many machines afterwards.
-		return fmt.Sprintf("set %s must create %s before it receives others", current.Name, wording.Count(missing, "machine"))
-	}
 	n, blockedBy := d.mayHandOver(from)
 	if n <= 0 {
 		return blockedBy
@@ -191,6 +190,24 @@ func (d *draft) planInPlace() string {
 	source.MoveTo, source.Moves, source.BySelection = current.Name, n, d.Manual
 	d.addReason(from, "handed over to "+current.Name)
 	return ""
+}
+
+// mayReceive prepares the current set to receive machines of set from, and reports whether it is ready. The receiving
+// set must first create its missing machines. Otherwise, the set would create these machines during the hand-over, and
+// have too many machines afterwards.
+func (d *draft) mayReceive(from int) bool {
+	current, source := &d.Sets[d.CurrentIndex], d.Sets[from].Name
+	current.ReceiveFrom = source
+	return d.roles[d.CurrentIndex].ReceiveFrom == source && current.Replicas <= current.Live
+}
+
+func (d *draft) whyNotReceiving(from int) string {
+	current, source := d.Sets[d.CurrentIndex], d.Sets[from].Name
+	if d.roles[d.CurrentIndex].ReceiveFrom != source {
+		return fmt.Sprintf("set %s is not ready yet to receive machines of set %s", current.Name, source)
+	}
+	return fmt.Sprintf("set %s must create %s before it receives others", current.Name,
+		wording.Count(current.Replicas-current.Live, "machine"))
 }
 
 // waitingForUpdated returns a message about the new machines that are not up to date and available yet.

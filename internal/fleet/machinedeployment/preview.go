@@ -93,14 +93,12 @@ func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 // Revision returns the number of a set's revision, or 0 if it has none.
 func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 
-// SameRevision reports whether a rollout from one spec to the other would replace no machines.
-func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
-
-// RollBack changes the deployment back to the revision of a set. RollBack restores spec.rolloutAfter and the template
-// fields whose change causes a rollout. The other fields keep their values: changes of these fields are propagated to
-// all sets, so no set contains the earlier values.
+// RollBack changes the deployment back to the revision of a set. RollBack restores spec.rolloutAfter, spec.placement
+// and the template fields whose change causes a rollout. The other fields keep their values: changes of these fields
+// are propagated to all sets, so no set contains the earlier values.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepRolloutFields(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
+	d.Spec.Placement = to.Spec.Placement.DeepCopy()
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !newerThan(to, after.Time) {
 		d.Spec.RolloutAfter = nil
 		if recorded, err := time.Parse(time.RFC3339, to.Annotations[v1beta1.AnnotationRolloutAfter]); err == nil {

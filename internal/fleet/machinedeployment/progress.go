@@ -15,6 +15,7 @@ type rollout struct {
 	paused, frozen, failing bool
 	complete                bool
 	onlyCurrent             bool
+	unplaced                bool // some replicas have no place in spec.placement
 	// waitReason is the reason of the condition Progressing if the rollout waits without a deadline. Otherwise
 	// waitReason is empty. For example, a rollout may wait for an administrator, for a disruption budget, or for an
 	// upgrade of the target cluster.

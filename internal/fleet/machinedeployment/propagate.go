@@ -12,6 +12,9 @@ import (
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
+	if classesOf(set.Spec.Placement) == classesOf(d.Spec.Placement) {
+		set.Spec.Placement = d.Spec.Placement.DeepCopy()
+	}
 
 	old := set.Spec.Template
 	template := d.Spec.Template.DeepCopy()

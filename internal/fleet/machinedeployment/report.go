@@ -82,7 +82,7 @@ func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	}
 	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionStalled, v1beta1.ConditionAvailable,
 		v1beta1.ConditionProgressing, v1beta1.ConditionRollingOut, v1beta1.ConditionPaused, v1beta1.ConditionFrozen,
-		v1beta1.ConditionReplicaFailure} {
+		v1beta1.ConditionReplicaFailure, v1beta1.ConditionBalanced} {
 		if statusOfCondition(before, kind) != statusOfCondition(after, kind) {
 			return true
 		}
@@ -123,6 +123,13 @@ func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonVersionSkew:
 			events = append(events, transition{corev1.EventTypeWarning, c.Reason, c.Message})
 		}
+	}
+	if c := changed(v1beta1.ConditionBalanced); c != nil {
+		kind := corev1.EventTypeWarning
+		if c.Status == metav1.ConditionTrue {
+			kind = corev1.EventTypeNormal
+		}
+		events = append(events, transition{kind, c.Reason, c.Message})
 	}
 	if c := changed(v1beta1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		events = append(events, transition{corev1.EventTypeWarning, c.Reason, c.Message})

@@ -45,7 +45,7 @@ func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now 
 	for i, set := range h.sets {
 		newest = max(newest, revisionOf(set))
 		if set.DeletionTimestamp.IsZero() && newerThan(set, h.rolloutAfter) &&
-			sameRevision(&set.Spec.Template.Spec, &d.Spec.Template.Spec) {
+			SameRevision(TemplateOfSet(set), TemplateOf(d)) {
 			h.currentIndex = i
 		}
 	}
@@ -104,7 +104,7 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	if d.Status.CollisionCount != nil {
 		collisions = *d.Status.CollisionCount
 	}
-	hash := TemplateHash(&d.Spec.Template.Spec, h.rolloutAfter, collisions)
+	hash := TemplateHash(TemplateOf(d), h.rolloutAfter, collisions)
 	selector := d.Spec.Selector.DeepCopy()
 	if selector.MatchLabels == nil {
 		selector.MatchLabels = map[string]string{}
@@ -119,9 +119,10 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 			OwnerReferences: []metav1.OwnerReference{*controllerRef(d)},
 		},
 		Spec: v1beta1.MachineSetSpec{
-			Replicas: new(int32),
-			Selector: *selector,
-			Template: *d.Spec.Template.DeepCopy(),
+			Replicas:  new(int32),
+			Selector:  *selector,
+			Template:  *d.Spec.Template.DeepCopy(),
+			Placement: d.Spec.Placement.DeepCopy(),
 		},
 	}
 	if !h.rolloutAfter.IsZero() {

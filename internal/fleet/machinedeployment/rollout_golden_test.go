@@ -116,6 +116,25 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.template = "b"
 			w.playUntilStable()
 		}},
+		{"rolling-class-replaced", startedWithClasses(rolling, 6, 1, 0), func(w *simulatedDeployment) {
+			w.note("class y is replaced by z: machines of class x are handed over")
+			w.template = "b"
+			w.playUntilStable()
+		}},
+		{"rolling-class-added-and-taken-back", startedWithClasses(rolling, 4, 0, 1), func(w *simulatedDeployment) {
+			w.note("class z is added: all machines are handed over")
+			w.template = "c"
+			w.playUntilStable()
+			w.note("class z is removed again, and 6 replicas")
+			w.template = "a"
+			w.replicas = 6
+			w.playUntilStable()
+		}},
+		{"recreate-class-replaced", startedWithClasses(recreate, 4, 0, 0), func(w *simulatedDeployment) {
+			w.note("class y is replaced by z: only machines of class y are recreated")
+			w.template = "b"
+			w.playUntilStable()
+		}},
 		{"rolling-during-an-outage", started(rolling, 4, 1, 1), func(w *simulatedDeployment) {
 			w.note("all machines become unhealthy; template b, whose machines do not become available either")
 			w.outage = true
@@ -363,6 +382,17 @@ func started(strategy v1beta1.DeploymentStrategyType, replicas, surge,
 	return func(t *testing.T) *simulatedDeployment {
 		w := newSimulatedDeployment(t, strategy, replicas, surge, unavailable)
 		w.note("%s, %d replicas, maxSurge %d, maxUnavailable %d", strategy, replicas, surge, unavailable)
+		w.playUntilStable()
+		return w
+	}
+}
+
+func startedWithClasses(strategy v1beta1.DeploymentStrategyType, replicas, surge,
+	unavailable int32) func(*testing.T) *simulatedDeployment {
+	return func(t *testing.T) *simulatedDeployment {
+		w := newSimulatedDeployment(t, strategy, replicas, surge, unavailable)
+		w.classes = map[string]string{"a": "xy", "b": "xz", "c": "xyz"}
+		w.note("%s, %d replicas, maxSurge %d, maxUnavailable %d, classes x and y", strategy, replicas, surge, unavailable)
 		w.playUntilStable()
 		return w
 	}

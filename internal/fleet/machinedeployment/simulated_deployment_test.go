@@ -26,7 +26,8 @@ type simulatedDeployment struct {
 	surge, unavailable  int32
 	paused, frozen      bool
 	manual              bool
-	template            string // name of the wanted revision
+	template            string            // name of the wanted revision
+	classes             map[string]string // classes of each revision with a placement, one letter each
 	sets                []*simulatedSet
 	sizedFor            int32
 	bad                 map[string]bool // templates whose machines fail to launch
@@ -59,6 +60,7 @@ type simulatedSet struct {
 
 type simulatedMachine struct {
 	name     string
+	class    string
 	state    machineState
 	marked   bool
 	selected bool
@@ -155,6 +157,15 @@ func (s *simulatedSet) objects() []*v1beta1.Machine {
 	return objects
 }
 
+func (s *simulatedSet) ofClasses(classes string) (n int32) {
+	for _, m := range s.machines {
+		if !m.deleting && m.state != failed && m.class != "" && strings.Contains(classes, m.class) {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *simulatedSet) live() (n int32) {
 	for _, m := range s.machines {
 		if !m.deleting {
@@ -186,6 +197,10 @@ func (w *simulatedDeployment) state() State {
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), w.strategy == v1beta1.StrategyInPlace, 0, w.clock)
 		w.known.includeUnobserved(set.object(), &counted)
+		if set.name != w.template {
+			counted.Kept = set.ofClasses(w.classes[w.template])
+		}
+		counted.Movable = set.ofClasses(w.classes[set.MoveTo])
 		s.Sets = append(s.Sets, counted)
 		if set.name == w.template {
 			s.CurrentIndex = i
@@ -305,7 +320,7 @@ func (w *simulatedDeployment) write(set *simulatedSet, scale Scale, role Role, s
 			w.replicas, state.MaxUnavailable, w.log)
 	}
 	if state.Paused || state.Frozen {
-		if scale.To > scale.From && state.Frozen && !counts {
+		if scale.To > max(scale.From, live) && state.Frozen && !counts {
 			w.t.Fatalf("%s: %s grows although the deployment is frozen\n%s", set.name, scale, w.log)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // remainsAvailable returns how many machines stay available in a set that takes part in a hand-over. Such a set deletes
@@ -19,11 +20,14 @@ func (s *simulatedSet) remainsAvailable() int32 {
 		return up
 	}
 	for i, m := range s.handOverCandidates() {
+		if s.ByClass {
+			break
+		}
 		if s.BySelection && m.state == available && int32(i) < s.live()-s.replicas {
 			up-- // This machine may be handed over.
 		}
 	}
-	if s.BySelection {
+	if s.BySelection || s.ByClass {
 		return up
 	}
 	return min(up, s.replicas)
@@ -83,7 +87,9 @@ func (w *simulatedDeployment) decide(s *simulatedSet) {
 	s.decidedOn = s.generation
 	switch live := s.live(); {
 	case s.MoveTo != "":
-		candidates := s.handOverCandidates()
+		candidates := slices.DeleteFunc(s.handOverCandidates(), func(m *simulatedMachine) bool {
+			return s.ByClass && (m.state == failed || !strings.Contains(w.classes[s.MoveTo], m.class))
+		})
 		s.handOverTo = s.MoveTo
 		s.toHandOver = candidates[:max(0, min(s.Moves, live-s.replicas, int32(len(candidates))))]
 	case live > s.replicas && s.ReceiveFrom != "":
@@ -104,8 +110,11 @@ func (w *simulatedDeployment) act(s *simulatedSet) bool {
 	case s.creates > 0:
 		s.creates--
 		w.machines++
-		s.machines = append(s.machines, &simulatedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp,
-			since: w.clock})
+		m := &simulatedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock}
+		if classes := w.classes[s.name]; classes != "" {
+			m.class = string(classes[len(s.machines)%len(classes)])
+		}
+		s.machines = append(s.machines, m)
 		var all int32
 		for _, other := range w.sets {
 			all += other.live()
@@ -173,6 +182,9 @@ func (w *simulatedDeployment) handOverOne(s *simulatedSet) {
 	s.remove(m)
 	m.selected = false
 	to.machines = append(to.machines, m)
+	if s.ByClass {
+		return
+	}
 	switch m.state {
 	case available, updateRejected, updateInProgress:
 		w.setState(m, updatePending)

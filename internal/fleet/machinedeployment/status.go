@@ -29,7 +29,7 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 	if v.applied {
 		status.ObservedGeneration = d.Generation
 	}
-	setCounts(status, v)
+	setCounts(status, v, max(0, d.ReplicasOrDefault()))
 	if revision := v.revisionNow(); revision > 0 {
 		status.CurrentRevision = revision
 	}
@@ -47,6 +47,8 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 		"spec.paused stops rollouts.", "Rollouts continue.")
 	c.writeFrozen(v)
 	c.writeSetConditions(v, status)
+	c.setPlacement(d, v)
+	r.unplaced = max(0, d.ReplicasOrDefault()) > v.state.Replicas
 	c.writeReady(v, r)
 	if restart {
 		r.stalledFor = 0
@@ -73,7 +75,8 @@ func (v *view) revisionNow() int64 {
 	return 0
 }
 
-func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
+// setCounts counts the machines. replicas is the number that the deployment wants, even if some of them have no place.
+func setCounts(status *v1beta1.MachineDeploymentStatus, v *view, replicas int32) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	status.UpdatedReplicas, status.UpToDateReplicas, status.FullyLabeledReplicas = 0, 0, 0
 	status.UpToDateReadyReplicas, status.FailedMachines = 0, nil
@@ -107,7 +110,7 @@ func setCounts(status *v1beta1.MachineDeploymentStatus, v *view) {
 			}
 		}
 	}
-	status.UnavailableReplicas = max(0, v.state.Replicas-status.AvailableReplicas)
+	status.UnavailableReplicas = max(0, replicas-status.AvailableReplicas)
 	status.FailedMachines = limitFailedMachines(status.FailedMachines, v.failedAndGone)
 	status.RecentFailures = v.recent
 	status.Versions = versionCounts(versions)

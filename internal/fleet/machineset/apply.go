@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,7 +47,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	case err != nil, p.deletionBlocked:
 		return false, err
 	}
-	again = p.create(ctx, plan.Create)
+	again = p.create(ctx, plan)
 	return again && !p.cacheStale, err
 }
 
@@ -87,10 +88,11 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	updated, err := p.forEach("update", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := desired[m]
 		patch := client.MergeFrom(m)
-		// A merge patch replaces whole lists, and an autoscaler may just have renewed its delete annotation. Such a
-		// patch must fail on a concurrent change.
+		// A merge patch replaces whole lists, an autoscaler may just have renewed its delete annotation, and the provider
+		// may just have begun to create an instance of the class. Such a patch must fail on a concurrent change.
 		if !sameLists(m, changed) ||
-			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
+			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] ||
+			!equality.Semantic.DeepEqual(m.Spec.ClassRef, changed.Spec.ClassRef) {
 			patch = optimisticPatch(m)
 		}
 		return true, p.Client.Patch(ctx, changed, patch)
@@ -120,6 +122,9 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 			changed = m.DeepCopy()
 		}
 		changed.OwnerReferences = append(p.withoutOwner(m), t.owner)
+		if p.state.Set.Spec.Placement != nil {
+			setPlace(changed, p.state.placeOf(m))
+		}
 		delete(changed.Annotations, v1beta1.AnnotationReleasedFrom)
 		if !slices.Contains(changed.Finalizers, v1beta1.MachineFinalizer) {
 			changed.Finalizers = append(changed.Finalizers, v1beta1.MachineFinalizer)

@@ -214,6 +214,9 @@ func (p *pass) count(ctx context.Context) error {
 	if err := p.readDisruption(ctx); err != nil {
 		return err
 	}
+	if err := p.readPlaces(ctx); err != nil {
+		return err
+	}
 	return p.readAvailability(ctx)
 }
 

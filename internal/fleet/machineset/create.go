@@ -24,9 +24,10 @@ const (
 	nameAttempts = 5
 )
 
-// create creates at most n machines and at most one batch. A batch is small at first and doubles after each success. So
+// create creates the plan's machines, at most one batch. A batch is small at first and doubles after each success. So
 // if a quota or webhook rejects new machines, only a few requests fail.
-func (p *pass) create(ctx context.Context, n int) (again bool) {
+func (p *pass) create(ctx context.Context, plan Plan) (again bool) {
+	n := plan.Create
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
 	}
@@ -36,7 +37,13 @@ func (p *pass) create(ctx context.Context, n int) (again bool) {
 	}
 	prototype := templateOf(p.state.Set).machine(p.provider(ctx))
 	results := make([]createResult, n)
-	p.ForEach(n, func(i int) { results[i] = p.createOne(ctx, prototype) })
+	p.ForEach(n, func(i int) {
+		m := prototype.DeepCopy()
+		if len(plan.Places) > 0 {
+			setPlace(m, plan.Places[i])
+		}
+		results[i] = p.createOne(ctx, m)
+	})
 
 	var names []string
 	var failure error
@@ -115,15 +122,18 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 // provider returns the provider of the set's machines, or "" if it is not known yet. In that case, the provider process
 // adds the label later.
 func (p *pass) provider(ctx context.Context) string {
-	spec := &p.state.Set.Spec.Template.Spec
-	if spec.ClassRef == nil {
+	spec, name := &p.state.Set.Spec.Template.Spec, ""
+	switch classes := p.state.Set.Spec.Placement.ClassNames(); {
+	case len(classes) > 0:
+		name = classes[0] // All classes of a placement have one provider.
+	case spec.ClassRef == nil:
 		return spec.Provider
+	default:
+		name = spec.ClassRef.Name
 	}
 	class := &v1beta1.MachineClass{}
-	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: spec.ClassRef.Name},
-		class); err != nil {
-		logf.FromContext(ctx).V(1).Info("Provider of the class is not known yet", "class", spec.ClassRef.Name, "cause",
-			err.Error())
+	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: name}, class); err != nil {
+		logf.FromContext(ctx).V(1).Info("Provider of the class is not known yet", "class", name, "cause", err.Error())
 		return ""
 	}
 	return class.Spec.Provider

@@ -99,8 +99,8 @@ func (d deletions) messages(verb string) (messages []string) {
 var statement = regexp.MustCompile(`^\w+ (?:machine (\S+) \(reason (\S+)\)|` +
 	`\d+ machines \(reason (\S+)\): (.+?)(?: and \d+ more)?)\.$`)
 
-// StatedReason returns the reason that an event of a set states for the deletion of a machine. If the event is not about
-// the deletion of the machine, or does not name it, found is false.
+// StatedReason returns the reason that an event of a set states for the deletion of a machine. If the event is not
+// about the deletion of the machine, or does not name it, found is false.
 func StatedReason(event, message, machine string) (reason string, found bool) {
 	if event != reasonMachinesDeleted && event != reasonMachinesRemediated {
 		return "", false

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/placement"
+	"machinist.dev/machinist/internal/fleet/placement/places"
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/queueing"
@@ -22,9 +24,10 @@ import (
 
 const handOverPoll = time.Second
 
-// handOver plans to hand over n machines, or at most n selected machines if onlySelected is true.
-func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
-	if onlySelected {
+// handOver plans to hand over at most n machines. The order may limit the hand-over to selected machines, or to
+// machines whose class remains.
+func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, order handover.Order) {
+	if order.OnlySelected {
 		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.IsSelected(m) })
 		n = min(n, len(active))
 	}
@@ -36,6 +39,18 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 		return
 	}
 	t := templateOf(s.Receiver)
+	if order.OnlyKept {
+		for _, m := range handOverOrder(keptBy(s.Receiver, active)) {
+			if len(p.HandOver) < n {
+				p.HandOver = append(p.HandOver, Update{From: m, To: t.toReceived(m, s.Set)})
+			}
+		}
+		return
+	}
+	active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return changesClassInLaunch(s, m) })
+	if len(active) == 0 {
+		p.waitFor(handOverPoll)
+	}
 	may, denied := p.ask(s, handOverOrder(active), func(*v1beta1.Machine) v1beta1.DisruptionReason {
 		return v1beta1.DisruptionInPlaceUpdate
 	})
@@ -44,6 +59,35 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 	for _, m := range may {
 		p.HandOver = append(p.HandOver, Update{From: m, To: t.toReceived(m, s.Set)})
 	}
+}
+
+// changesClassInLaunch reports whether a hand-over would change the class of a machine that may be requesting an
+// instance in another zone. The token of the request prevents a second instance only in one zone, so such a machine
+// stays until it has an instance or has failed.
+func changesClassInLaunch(s State, m *v1beta1.Machine) bool {
+	from, to := s.Set.Spec.Placement, s.Receiver.Spec.Placement
+	if from == nil && to == nil || m.Spec.ProviderID != "" || places.AwaitsCapacity(m) || machinestate.HasFailed(m) {
+		return false
+	}
+	class := s.Receiver.Spec.Template.Spec.ClassRef
+	if to != nil {
+		class = &v1beta1.LocalRef{Name: receivedPlace(m, from, to).ClassName}
+	}
+	return m.Spec.ClassRef == nil || class == nil || *class != *m.Spec.ClassRef
+}
+
+// keptBy returns the machines whose class belongs to the receiver, except for failed machines.
+func keptBy(receiver *v1beta1.MachineSet, machines []*v1beta1.Machine) (kept []*v1beta1.Machine) {
+	classes := receiver.Spec.Placement.ClassNames()
+	if ref := receiver.Spec.Template.Spec.ClassRef; ref != nil {
+		classes = []string{ref.Name}
+	}
+	for _, m := range machines {
+		if m.Spec.ClassRef != nil && !machinestate.HasFailed(m) && slices.Contains(classes, m.Spec.ClassRef.Name) {
+			kept = append(kept, m)
+		}
+	}
+	return kept
 }
 
 // handOverOrder sorts machines for a hand-over. Machines that are not Ready or not up to date come first, because they
@@ -77,7 +121,30 @@ func (t template) toReceived(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1be
 	spec := &changed.Spec
 	spec.ClassRef, spec.Provider, spec.ProviderSpec = want.ClassRef, want.Provider, want.ProviderSpec
 	spec.CredentialsRef, spec.UserDataRef, spec.Version = want.CredentialsRef, want.UserDataRef, want.Version
+	if t.placement != nil {
+		setPlace(changed, receivedPlace(m, from.Spec.Placement, t.placement))
+	} else {
+		delete(changed.Labels, v1beta1.LabelPlacementDomain)
+	}
 	return changed
+}
+
+// receivedPlace returns the place of a machine in the placement of the set that receives it. The machine keeps its
+// class if the class remains, and otherwise its domain if the domain remains. The set decides about machines that can
+// keep neither: they get the first option.
+func receivedPlace(m *v1beta1.Machine, from, to *v1beta1.Placement) placement.Choice {
+	own := places.Of(m, to)
+	if own.Domain != "" {
+		return own
+	}
+	domain := &to.Domains[0]
+	before := places.Of(m, from).Domain
+	for i := range to.Domains {
+		if to.Domains[i].Name == before {
+			domain = &to.Domains[i]
+		}
+	}
+	return placement.Choice{Domain: domain.Name, ClassName: domain.Options[0].ClassName}
 }
 
 // readPartner reads the set that receives this set's machines, and the set that hands machines over to this set.

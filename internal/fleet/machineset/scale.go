@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/placement"
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/validation"
@@ -61,6 +63,7 @@ type State struct {
 	// Availability limits the deletion of available machines.
 	Availability Availability
 	Disruption
+	Places
 	// MaxInFlight is how many replacements of broken machines may be in progress at a time. InFlight is how many
 	// replacements are in progress now, in all sets of the deployment.
 	MaxInFlight, InFlight int
@@ -89,6 +92,12 @@ func (s *State) splitSteady() (steady, others []*v1beta1.Machine) {
 	return s.SteadyMachines, s.OtherMachines
 }
 
+// unsteady returns the machines that may need a decision.
+func (s *State) unsteady() []*v1beta1.Machine {
+	_, others := s.splitSteady()
+	return others
+}
+
 // ConditionReason holds the reason and message of a condition. If the field Reason is empty, the condition does not
 // become True.
 type ConditionReason struct{ Reason, Message string }
@@ -115,8 +124,9 @@ type Plan struct {
 	Remediate []*v1beta1.Machine
 	// Denials is the list of disruptions that budgets or exemptions prevent now.
 	Denials []disruption.Denial
-	// Create is the number of machines that the set creates.
+	// Create is the number of machines that the set creates. With a placement, Places has a place for each of them.
 	Create int
+	Places []placement.Choice
 
 	// CreationBlocked is the reason why the set creates fewer machines than are missing.
 	CreationBlocked ConditionReason
@@ -139,6 +149,11 @@ type Plan struct {
 	// plannedDisruptions contains the permitted candidates that the plan disrupts, even if the plan is postponed.
 	plannedDisruptions []disruption.Candidate
 	expiring           map[types.UID]bool
+	// moves contains the new places of machines that wait for capacity. rebalanced is the machine that the plan marks for
+	// replacement to restore the balance of the placement.
+	moves      map[types.UID]placement.Choice
+	planner    *placement.Planner
+	rebalanced *v1beta1.Machine
 }
 
 // Update contains the current and the desired state of a machine.
@@ -155,7 +170,7 @@ func (p Plan) DependsOnCount() bool {
 // withoutCounting returns the plan without the changes that depend on the number of machines. The next plan is made
 // after the duration d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
-	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
+	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create, p.Places = nil, nil, nil, nil, 0, nil
 	p.IsPostponed = true
 	p.waitFor(d)
 	return p
@@ -198,7 +213,7 @@ func Decide(s State) Plan {
 	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
-		p.handOver(s, active, min(surplus, int(order.Machines)), order.OnlySelected)
+		p.handOver(s, active, min(surplus, int(order.Machines)), order)
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
 		// Do not delete the surplus machines. The set has received these machines from another set, and the
@@ -213,8 +228,7 @@ func Decide(s State) Plan {
 		// Machines due for preservation leave the set on their own, so no machine is deleted instead.
 		staying := slices.Concat(steady, withoutDueForPreservation(unsteady))
 		surplus = max(0, len(staying)-replicas)
-		order := machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
-		p.Delete, p.BlockedDeletions = s.Availability.choose(s, exemptLast(order, unsteady, s.Now), surplus)
+		p.Delete, p.BlockedDeletions = s.Availability.choose(s, exemptLast(s.deletionOrder(staying), unsteady, s.Now), surplus)
 		p.removeDenied(s)
 		p.Chosen = surplus < len(staying)
 		if len(p.BlockedDeletions) > 0 {
@@ -232,6 +246,8 @@ func Decide(s State) Plan {
 		p.remediate(s, unsteady)
 	}
 	p.expire(s, active)
+	p.moveWaiting(s, unsteady)
+	p.rebalance(s, active)
 	p.update(s, members)
 	p.waitForWindows(s.Now)
 	p.recordPlanned()
@@ -272,7 +288,9 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, ConditionReason) {
 				", because machines may get it only after their creation"}
 		}
 	}
-	if errs := validation.Template(&set.Spec.Template); len(errs) > 0 {
+	errs := validation.Template(&set.Spec.Template)
+	errs = append(errs, placement.Validate(field.NewPath("spec", "placement"), set.Spec.Placement)...)
+	if len(errs) > 0 {
 		return nil, ConditionReason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}
 	}
 	return selector, ConditionReason{}
@@ -285,7 +303,8 @@ func (p *Plan) adopt(s State, missing int) int {
 		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 		return 0
 	}
-	best := machinestate.DeletionOrder(s.Orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
+	orphans, ofOtherClasses := s.adoptableByPlacement()
+	best := machinestate.DeletionOrder(orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
 	slices.Reverse(best)
 	for i, m := range best {
 		if i == missing {
@@ -294,6 +313,7 @@ func (p *Plan) adopt(s State, missing int) int {
 		}
 		p.Adopt = append(p.Adopt, m)
 	}
+	p.leaveUnadopted(ofOtherClasses, v1beta1.ReasonOtherClass)
 	return len(p.Adopt)
 }
 
@@ -336,6 +356,7 @@ func (p *Plan) create(s State, missing int) {
 		}
 	}
 	p.Create = min(missing, capacity)
+	p.place(s)
 }
 
 // requeueFrozen requests another plan if the whole process is stopped. Removing the freeze label triggers an event.
@@ -368,6 +389,9 @@ func (s State) rejectedConfiguration() ConditionReason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
 	}
+	if s.Set.Spec.Placement != nil {
+		return ConditionReason{} // The planner avoids classes that are rejected.
+	}
 	var rejected []*v1beta1.Machine
 	_, others := s.splitSteady()
 	for _, m := range others {
@@ -398,8 +422,11 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	for _, u := range p.HandOver {
 		leaving[u.From.UID] = true
 	}
+	if p.rebalanced != nil && !slices.Contains(members, p.rebalanced) {
+		members = append(slices.Clone(members), p.rebalanced) // The machine is steady.
+	}
 	for _, m := range members {
-		to := p.markExpired(s, m, t.propagate(m))
+		to := p.markRebalanced(s, m, p.setPlace(s, m, p.markExpired(s, m, t.propagate(m))))
 		in, marked := deleteAnnotationExpiresIn(m, s.Now)
 		if to == nil && !marked {
 			continue // The common case.

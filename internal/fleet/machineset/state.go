@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -164,12 +165,14 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 const updateRetry = time.Minute
 
 // dueUpdates returns the updates that were not sent within the last updateRetry. wait is the time until the next of the
-// remaining updates may be sent.
+// remaining updates may be sent. A machine that waits for capacity may get another class at any time, because the
+// provider limits how often it waits.
 func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {
 		sent, ok := r.updated[u.From.UID]
-		if left := sent.at.Add(updateRetry).Sub(now); ok && sent.generation == r.generation && left > 0 {
+		left := sent.at.Add(updateRetry).Sub(now)
+		if ok && sent.generation == r.generation && left > 0 && !changesClass(u) {
 			outOfSync[u.From.UID] = sent
 			if wait == 0 || left < wait {
 				wait = left
@@ -180,6 +183,10 @@ func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wa
 	}
 	r.updated = outOfSync
 	return due, wait
+}
+
+func changesClass(u Update) bool {
+	return !equality.Semantic.DeepEqual(u.From.Spec.ClassRef, u.To.Spec.ClassRef)
 }
 
 func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {

@@ -25,7 +25,7 @@ func TestSetStateHasNoNilMaps(t *testing.T) {
 func TestUndoneUpdatesAreRepeatedSlowly(t *testing.T) {
 	r := &setState{generation: 1}
 	m := newMachine("a")
-	updates := []Update{{From: m}}
+	updates := []Update{{From: m, To: m}}
 	due, _ := r.dueUpdates(updates, epoch)
 	if len(due) != 1 {
 		t.Fatal("the first patch is not due at once")
@@ -37,6 +37,12 @@ func TestUndoneUpdatesAreRepeatedSlowly(t *testing.T) {
 	}
 	if due, _ = r.dueUpdates(updates, epoch.Add(time.Minute)); len(due) != 1 {
 		t.Error("the patch is not due again a minute later")
+	}
+	r.sent([]*v1beta1.Machine{m}, epoch)
+	moved := m.DeepCopy()
+	moved.Spec.ClassRef = &v1beta1.LocalRef{Name: "next"}
+	if due, _ = r.dueUpdates([]Update{{From: m, To: moved}}, epoch.Add(time.Second)); len(due) != 1 {
+		t.Error("the patch of a class is not due at once")
 	}
 	r.sent([]*v1beta1.Machine{m}, epoch)
 	r.generation = 2

@@ -64,6 +64,7 @@ func Status(s State, p Plan, failure ConditionReason) v1beta1.MachineSetStatus {
 	}
 	c.scaling(missing, deleting, s, p)
 	c.machinesReady(missing, unready)
+	c.balanced(s)
 	if failure.Reason == "" {
 		failure = p.CreationBlocked
 	}
@@ -156,6 +157,11 @@ func unadopted(p Plan) ConditionReason {
 	case v1beta1.ReasonSetDeleting:
 		return ConditionReason{p.UnadoptedReason,
 			"The set is being deleted, so it does not adopt these matching machines: " + namesOf(p.UnadoptedOrphans)}
+	}
+	if p.UnadoptedReason == v1beta1.ReasonOtherClass {
+		return ConditionReason{p.UnadoptedReason,
+			"The classes of these matching machines are not in spec.placement, so the set does not adopt them: " +
+				namesOf(p.UnadoptedOrphans)}
 	}
 	return ConditionReason{p.UnadoptedReason, "The set has enough machines, so it does not adopt these matching machines: " +
 		namesOf(p.UnadoptedOrphans)}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/placement/places"
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
@@ -27,7 +28,8 @@ func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m 
 		machinestate.IsUpToDate(m) && !handover.Updating(m) && !machinestate.IsInterrupted(m) &&
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested) == nil &&
 		machinestate.UnlaunchableCondition(m) == nil &&
-		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) })
+		!slices.ContainsFunc(requestAnnotations, func(key string) bool { return has(m.Annotations, key) }) &&
+		(t.placement == nil || m.Labels[v1beta1.LabelPlacementDomain] == places.Of(m, t.placement).Domain)
 }
 
 // steadyMachines remembers for which machines of a set isSteady was true, so that it need not be called again. In a
@@ -79,7 +81,7 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 
 func sameSteadinessCriteria(a, b *v1beta1.MachineSetSpec) bool {
 	return a.MinReadySeconds == b.MinReadySeconds && equality.Semantic.DeepEqual(a.Selector, b.Selector) &&
-		equality.Semantic.DeepEqual(a.Template, b.Template)
+		equality.Semantic.DeepEqual(a.Template, b.Template) && equality.Semantic.DeepEqual(a.Placement, b.Placement)
 }
 
 // contains returns true if isSteady was true for the machine's current resource version. If r is nil, the result is

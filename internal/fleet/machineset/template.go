@@ -20,6 +20,7 @@ type template struct {
 	annotations map[string]string // including AnnotationLastAppliedTemplate
 	owner       metav1.OwnerReference
 	namespace   string
+	placement   *v1beta1.Placement
 
 	// These lists have the same content as the maps above. Iterating over a list is faster than iterating over a map.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
@@ -65,6 +66,7 @@ func templateOf(set *v1beta1.MachineSet) template {
 		labels:    maps.Clone(source.ObjectMeta.Labels),
 		owner:     *metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet")),
 		namespace: set.Namespace,
+		placement: set.Spec.Placement,
 	}
 	if t.labels == nil {
 		t.labels = map[string]string{}

@@ -21,6 +21,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/disruption"
+	"machinist.dev/machinist/internal/fleet/placement/places"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/machine/preservation"
 	"machinist.dev/machinist/internal/platform/index"
@@ -62,6 +63,8 @@ func (r *Reconciler) Wiring() wiring.Controller {
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), Predicate: machineChanged()},
 			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment),
 				Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfClass),
+				Predicate: places.CapacityChanged()},
 			{Object: &v1beta1.MachineDisruptionBudget{}, Keys: handler.EnqueueRequestsFromMapFunc(r.waitingSets),
 				Predicate: predicate.GenerationChangedPredicate{}},
 			{Object: &v1beta1.Machine{}, Keys: queueing.EnqueueAfter(r.waitingSets, func(reconcile.Request) time.Duration {
@@ -152,7 +155,8 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	if !machinestate.IsLive(is) {
 		return false // Only the removal of the object matters now.
 	}
-	if preservation.MustPreserve(was) != preservation.MustPreserve(is) ||
+	if places.AwaitsCapacity(was) != places.AwaitsCapacity(is) ||
+		preservation.MustPreserve(was) != preservation.MustPreserve(is) ||
 		machinestate.HasFailed(was) != machinestate.HasFailed(is) ||
 		machinestate.IsRunning(was) != machinestate.IsRunning(is) ||
 		machinestate.IsStarting(was) != machinestate.IsStarting(is) ||

@@ -225,6 +225,16 @@ func (c *Cloud) Account(class provider.Class) (name string, err error) {
 	return provider.AccountOf(c.Driver, class), nil
 }
 
+// CapacityPool implements provider.Pooler. CapacityPool makes no call to the cloud, so the rate limit does not apply.
+func (c *Cloud) CapacityPool(class provider.Class) (name string, err error) {
+	defer func() {
+		if recover() != nil {
+			name, err = "", provider.Errorf(provider.Internal, "driver panicked in CapacityPool")
+		}
+	}()
+	return provider.CapacityPoolOf(c.Driver, class), nil
+}
+
 type effect bool
 
 const (

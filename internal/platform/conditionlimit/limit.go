@@ -36,6 +36,7 @@ var (
 		v1beta1.ConditionReconciling, v1beta1.ConditionStalled, v1beta1.ConditionScalableFromZero,
 	}}
 	Class = Kind{Most: 16, Own: []string{v1beta1.ConditionReady, v1beta1.ConditionDeleting,
+		v1beta1.ConditionCapacityAvailable,
 		v1beta1.ConditionOrphanRemovalBlocked, v1beta1.ConditionUserDataWarning,
 		v1beta1.ConditionUserDataChanged, v1beta1.ConditionAccountChanged, v1beta1.ConditionJoinBlocked}}
 	Budget      = Kind{Most: 16, Own: []string{v1beta1.ConditionValid}}

@@ -100,7 +100,7 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec", "template")
 	metadata := path.Child("metadata")
-	errs := Keys(metadata.Child("labels"), t.ObjectMeta.Labels, v1beta1.LabelProvider)
+	errs := Keys(metadata.Child("labels"), t.ObjectMeta.Labels, v1beta1.LabelProvider, v1beta1.LabelPlacementDomain)
 	errs = append(errs, Annotations(metadata.Child("annotations"), t.ObjectMeta.Annotations)...)
 	return append(errs, NodeTemplate(path.Child("spec", "node"), &t.Spec.Node)...)
 }
@@ -110,6 +110,7 @@ func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	own := []string{
 		v1beta1.LabelTemplateHash, v1beta1.LabelMachineDeployment, v1beta1.LabelMachineSet, v1beta1.LabelProvider,
+		v1beta1.LabelPlacementDomain,
 		v1beta1.AutoscalerDeploymentNameLabel,
 	}
 	errs := Keys(path.Child("matchLabels"), s.MatchLabels, own...)

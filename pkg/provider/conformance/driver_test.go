@@ -292,6 +292,9 @@ func (d *correct) ListScope(provider.Class) (string, error) { return "account", 
 // Account implements provider.Accounter.
 func (d *correct) Account(provider.Class) (string, error) { return "account", nil }
 
+// CapacityPool implements provider.Pooler: the cloud has a single pool.
+func (d *correct) CapacityPool(provider.Class) (string, error) { return "", nil }
+
 // Interruptions implements provider.Interrupter.
 func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {

@@ -309,6 +309,11 @@ func optionalFlaws() []flaw {
 				process := random(8)
 				b.account = func(provider.Class) (string, error) { return process, nil }
 			}},
+		{caseName: "CapacityPoolIsStable", name: "returns another name in each process",
+			rule: "in a new process", with: func(b *broken) {
+				process := random(8)
+				b.pool = func(provider.Class) (string, error) { return process, nil }
+			}},
 		{caseName: "OneListForAScope", name: "lists only one size", rule: "returns the instances of both classes",
 			with: func(b *broken) {
 				b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {

@@ -26,6 +26,7 @@ type broken struct {
 	adopt    func(context.Context, provider.AdoptRequest) (*provider.Instance, error)
 	scope    func(provider.Class) (string, error)
 	account  func(provider.Class) (string, error)
+	pool     func(provider.Class) (string, error)
 	ending   func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error)
 	locate   func(context.Context, provider.LocateRequest) ([]provider.LocatedInstance, error)
 	imports  func(context.Context, provider.ImportRequest) (provider.ImportedSpec, error)
@@ -76,6 +77,8 @@ func (b *broken) ListScope(class provider.Class) (string, error) { return b.scop
 
 func (b *broken) Account(class provider.Class) (string, error) { return b.account(class) }
 
+func (b *broken) CapacityPool(class provider.Class) (string, error) { return b.pool(class) }
+
 func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {
 	return b.ending(ctx, req)
@@ -87,7 +90,7 @@ func newBroken(c *fakeCloud) *broken {
 		correct: d, name: d.Name(), settle: 20 * time.Millisecond,
 		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete,
 		update: d.Update, adopt: d.Adopt,
-		scope: d.ListScope, account: d.Account, ending: d.Interruptions,
+		scope: d.ListScope, account: d.Account, pool: d.CapacityPool, ending: d.Interruptions,
 		locate: d.Locate, imports: d.Import, release: d.Release, disown: d.Disown, find: d.Find,
 	}
 }

@@ -21,6 +21,10 @@ func optionalCases() []testCase {
 			rule: "Account returns the same name for the same class in every process, makes no call, and the name contains no " +
 				"secret.",
 			needs: []requirement{needsAccounter}, test: accountIsStable},
+		{name: "CapacityPoolIsStable",
+			rule: "CapacityPool returns the same name for the same class in every process, makes no call, and the name " +
+				"contains no secret.",
+			needs: []requirement{needsPooler}, test: capacityPoolIsStable},
 		{name: "InterruptionsAreReported",
 			rule: "Interruptions returns every instance whose interruption was announced and not withdrawn, and no other " +
 				"instance.",
@@ -28,7 +32,8 @@ func optionalCases() []testCase {
 	}
 }
 
-// callName calls ListScope or Account, which have no context and return a name. The method must return soon.
+// callName calls ListScope, Account or CapacityPool, which have no context and return a name. The method must return
+// soon.
 func (t *trial) callName(what string, d *checkedDriver, class provider.Class, ask func() (string, error)) string {
 	t.Helper()
 	type answer struct {
@@ -63,9 +68,17 @@ func (t *trial) account(d *checkedDriver, class provider.Class) string {
 	return t.callName("Account", d, class, func() (string, error) { return d.driver.(provider.Accounter).Account(class) })
 }
 
+func (t *trial) capacityPool(d *checkedDriver, class provider.Class) string {
+	t.Helper()
+	return t.callName("CapacityPool", d, class,
+		func() (string, error) { return d.driver.(provider.Pooler).CapacityPool(class) })
+}
+
 func listScopeIsStable(t *trial) { t.checkNameIsStable("ListScope", t.listScope) }
 
 func accountIsStable(t *trial) { t.checkNameIsStable("Account", t.account) }
+
+func capacityPoolIsStable(t *trial) { t.checkNameIsStable("CapacityPool", t.capacityPool) }
 
 // checkNameIsStable calls the method while the cloud hangs, in new processes, and for the same class in a different
 // notation.

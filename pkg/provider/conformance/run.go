@@ -82,6 +82,7 @@ const (
 	needsAdopter     requirement = "provider.Adopter"
 	needsScoper      requirement = "provider.Scoper"
 	needsAccounter   requirement = "provider.Accounter"
+	needsPooler      requirement = "provider.Pooler"
 	needsInterrupter requirement = "provider.Interrupter"
 	needsImporter    requirement = "provider.Importer"
 	needsFinder      requirement = "provider.Finder"
@@ -97,6 +98,8 @@ func (n requirement) implementedBy(d provider.Driver) (optional, implemented boo
 		_, implemented = d.(provider.Scoper)
 	case needsAccounter:
 		_, implemented = d.(provider.Accounter)
+	case needsPooler:
+		_, implemented = d.(provider.Pooler)
 	case needsInterrupter:
 		_, implemented = d.(provider.Interrupter)
 	case needsImporter:

@@ -63,6 +63,7 @@ var (
 	_ provider.Adopter   = (*Driver)(nil)
 	_ provider.Scoper    = (*Driver)(nil)
 	_ provider.Accounter = (*Driver)(nil)
+	_ provider.Pooler    = (*Driver)(nil)
 )
 
 // New returns a driver without connecting to Azure. It returns an error for an invalid option.

@@ -260,6 +260,18 @@ func (d *Driver) Account(class provider.Class) (string, error) {
 	return a.subscription, err
 }
 
+// CapacityPool implements provider.Pooler. Spot machines and capacity reservations have capacity of their own.
+func (d *Driver) CapacityPool(class provider.Class) (string, error) {
+	spec, err := machine.ParseSpec(class.Spec)
+	switch {
+	case err != nil:
+		return "", err
+	case spec.Spot != nil:
+		return "spot", nil
+	}
+	return strings.ToLower(spec.CapacityReservationGroupID), nil
+}
+
 // page reads the page of virtual machines at a link, or the first page if the link is empty.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/list
 func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.VirtualMachine, string, error) {

@@ -105,7 +105,8 @@ func TestANameThatIsTakenMakesAnotherHash(t *testing.T) {
 	b.create(3)
 	b.settle()
 	b.change(class("b"))
-	taken := machinedeployment.TemplateHash(&v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "b"}},
+	ofClass := machinedeployment.Template{Spec: &v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "b"}}}
+	taken := machinedeployment.TemplateHash(ofClass,
 		metav1.Time{}.Time, 0)
 	b.must(b.api.Create(b.ctx, &v1beta1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "web-" + taken},

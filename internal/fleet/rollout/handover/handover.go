@@ -28,9 +28,15 @@ type Order struct {
 	Machines int32
 	// OnlySelected is true if only machines with the selection label may be handed over.
 	OnlySelected bool
+	// OnlyKept is true if only machines whose class belongs to the receiver's placement may be handed over. Their
+	// instances do not change.
+	OnlyKept bool
 }
 
-const onlySelected = "selected"
+const (
+	onlySelected = "selected"
+	onlyKept     = "kept"
+)
 
 // OrderOf returns the order in the annotation move-to, or false if there is none. If the value of the annotation is
 // invalid, the field Receiver contains a colon and the value. No set can have such a name.
@@ -42,16 +48,19 @@ func OrderOf(annotations map[string]string) (Order, bool) {
 	to, rest, _ := strings.Cut(value, ":")
 	number, which, limited := strings.Cut(rest, ":")
 	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n < 0 || to == "" || limited && which != onlySelected {
+	if err != nil || n < 0 || to == "" || limited && which != onlySelected && which != onlyKept {
 		return Order{Receiver: ":" + value}, true
 	}
-	return Order{Receiver: to, Machines: int32(n), OnlySelected: limited}, true
+	return Order{Receiver: to, Machines: int32(n), OnlySelected: which == onlySelected, OnlyKept: which == onlyKept}, true
 }
 
 // String returns the value of the annotation move-to for this order.
 func (o Order) String() string {
-	if o.OnlySelected {
+	switch {
+	case o.OnlySelected:
 		return fmt.Sprintf("%s:%d:%s", o.Receiver, o.Machines, onlySelected)
+	case o.OnlyKept:
+		return fmt.Sprintf("%s:%d:%s", o.Receiver, o.Machines, onlyKept)
 	}
 	return fmt.Sprintf("%s:%d", o.Receiver, o.Machines)
 }

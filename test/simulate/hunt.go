@@ -36,7 +36,8 @@ type hunt struct {
 }
 
 func allMutants() []mutant {
-	return slices.Concat(controllerMutants(), setMutants(), machineMutants(), dimensionMutants())
+	return slices.Concat(controllerMutants(), setMutants(), machineMutants(), placementMutants(),
+		dimensionMutants())
 }
 
 func (h hunt) chosen() ([]mutant, error) {

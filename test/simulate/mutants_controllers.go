@@ -61,7 +61,7 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "selection-ignored", file: "internal/fleet/machineset/handover.go",
-			oldText: "	if onlySelected {", newText: "	if onlySelected && n < 0 {",
+			oldText: "	if order.OnlySelected {", newText: "	if order.OnlySelected && n < 0 {",
 			scenario: "in-place-by-selection", finds: "selection: ",
 		},
 		{
@@ -102,8 +102,8 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "capacity-of-another-resource", quick: true, file: "internal/fleet/autoscaling/capacity.go",
-			oldText:  "put(v1beta1.AutoscalerMemoryAnnotation, quantity(resources, corev1.ResourceMemory))",
-			newText:  "put(v1beta1.AutoscalerMemoryAnnotation, quantity(resources, corev1.ResourceCPU))",
+			oldText:  "put(v1beta1.AutoscalerMemoryAnnotation, quantity(node.resources, corev1.ResourceMemory))",
+			newText:  "put(v1beta1.AutoscalerMemoryAnnotation, quantity(node.resources, corev1.ResourceCPU))",
 			scenario: "autoscaler-from-zero", finds: "the capacity of web is",
 		},
 		{

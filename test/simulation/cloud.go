@@ -43,6 +43,7 @@ type Cloud struct {
 	past               past
 	outside            cloudOutside
 	troubles           cloudProblems
+	pools              pools
 }
 
 type instance struct {
@@ -93,6 +94,7 @@ func (c *Cloud) clone(now func() time.Time) *Cloud {
 	f.tokens, f.createdCount = maps.Clone(c.tokens), maps.Clone(c.createdCount)
 	f.late, f.tagging = slices.Clone(c.late), slices.Clone(c.tagging)
 	f.asked, f.past, f.troubles = maps.Clone(c.asked), c.past.clone(), c.troubles.clone()
+	f.pools = c.pools.clone()
 	return &f
 }
 
@@ -192,6 +194,10 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 	if old := c.returnedOf(req.Machine.UID); old != nil {
 		return old.describe(), nil // A driver looks up the tag before it creates an instance.
 	}
+	if err := c.checkPool(req.Class.Spec); err != nil {
+		return nil, err
+	}
+	place := placeOf(req.Class.Spec)
 	c.serial++
 	c.createdCount[req.Machine.UID]++
 	visible := now.Add(c.tagLag())
@@ -206,7 +212,7 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 			NodeName: c.hostname(req.Machine.Name),
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", c.serial/250,
 				c.serial%250)}},
-			Type: "small", Region: "r", Zone: "r-1", LaunchTime: now, Scope: cloudScope,
+			Type: place.Type, Region: "r", Zone: place.Zone, LaunchTime: now, Scope: cloudScope,
 			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]),
 			MachineKey: req.Tags[provider.TagMachine],
 		},

@@ -64,7 +64,12 @@ func (d driver) Capacity(_ context.Context, req provider.CapacityRequest) (provi
 			cpus = int64(i) + 1
 		}
 	}
-	return provider.Capacity{InstanceType: "small", Architecture: "amd64", Resources: corev1.ResourceList{
+	place := placeOf(req.Class.Spec)
+	region, zone := "", ""
+	if slices.Contains(zones, place.Zone) {
+		region, zone = "r", place.Zone
+	}
+	return provider.Capacity{InstanceType: place.Type, Region: region, Zone: zone, Architecture: "amd64", Resources: corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewQuantity(cpus, resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(cpus<<32, resource.BinarySI),
 	}}, nil
@@ -87,6 +92,8 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		}
 		made := d.serial
 		out, err = d.create(req, d.now(), shown)
+		d.noteRequest(req.Class.Spec, err)
+		d.process.world.oracle.mayRequest(req)
 		if d.serial > made {
 			d.process.world.failNew(d.instances[len(d.instances)-1])
 		}

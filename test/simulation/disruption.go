@@ -213,7 +213,7 @@ func isScaled(w *World) bool {
 			return false
 		}
 		live++
-		if m.Spec.ClassRef.Name == f.template.Spec.ClassRef.Name && m.Spec.Version == f.template.Spec.Version {
+		if f.hasClass(classNameOf(m)) && m.Spec.Version == f.template.Spec.Version {
 			surge++
 		}
 	}

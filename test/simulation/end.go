@@ -30,7 +30,7 @@ func endOf(w *World) End {
 	}
 	for _, o := range of("MachineSet") {
 		s := o.(*v1beta1.MachineSet)
-		count("set", s.Spec.Template.Spec.ClassRef.Name, s.Spec.Template.Spec.Version, invariants.Replicas(s.Spec.Replicas),
+		count("set", templateClass(&s.Spec.Template.Spec, s.Spec.Placement), s.Spec.Template.Spec.Version, invariants.Replicas(s.Spec.Replicas),
 			s.Status.Replicas, s.Status.AvailableReplicas, isDeleting(s), s.Finalizers, conditions(s.Status.Conditions))
 	}
 	for _, o := range of("MachineDeployment") {
@@ -63,6 +63,14 @@ func endOf(w *World) End {
 	count("late creations", len(w.cloud.late), "secrets",
 		len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")))-w.leftTokens())
 	return end
+}
+
+// templateClass returns the class of a template, or the classes of the placement.
+func templateClass(template *v1beta1.MachineSpec, p *v1beta1.Placement) string {
+	if template.ClassRef == nil {
+		return strings.Join(p.ClassNames(), ",")
+	}
+	return template.ClassRef.Name
 }
 
 func classNameOf(m *v1beta1.Machine) string {
@@ -150,7 +158,8 @@ func stableEntries(all map[string]string) []string {
 }
 
 // conditions returns the conditions that are compared at the end of a run. It omits conditions with the status False
-// about failures, stalls, pauses and freezes, because they exist only if the problem occurred in the run.
+// about failures, stalls, pauses and freezes, because they exist only if the problem occurred in the run. It also omits
+// CapacityAvailable, which exists only if the cloud refused an instance in the run.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {
@@ -159,6 +168,8 @@ func conditions(all []metav1.Condition) []string {
 		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionStalled,
 			v1beta1.ConditionReconciling:
 			relevant = c.Status != metav1.ConditionFalse
+		case v1beta1.ConditionCapacityAvailable:
+			relevant = false
 		}
 		if relevant {
 			out = append(out, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))

@@ -151,13 +151,18 @@ func (o *oracle) control(c apiserver.Change) {
 			o.machines[m.UID] = m
 			o.world.machinesMade++
 			o.mayCreate(c, m)
+			o.mayPlace(c, m)
 		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
 			o.mayDelete(c, before)
+			o.mayDeleteInPlacement(c, before)
 			o.mayDisruptByDelete(c, before)
 			o.mayDeletePreserved(c, before)
 		case known:
 			o.mayHandOver(c, before, m)
 			o.mayUpdate(c, before, m)
+			o.mayMove(c, before, m)
+			o.mayKeep(c, before, m)
+			o.mayRebalance(c, before, m)
 			o.mayCallUpToDate(c, m)
 			o.mayCallVanished(before, m)
 			o.mayBeFailed(before, m)
@@ -391,6 +396,9 @@ func (o *oracle) target(c apiserver.Change) {
 	o.checkTargetChange(c)
 	node, ok := c.New.(*corev1.Node)
 	o.drains(c)
+	if ok {
+		o.mayCordonPlaced(c, node)
+	}
 	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.owner() == "" && c.Actor == Provider {
 		o.breach("adoption", "%s did %s of node %s, whose instance belongs to no machine", c.Actor, c.Verb, node.Name)
 	}

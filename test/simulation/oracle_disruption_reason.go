@@ -15,8 +15,8 @@ import (
 )
 
 // The manager states why it deletes a machine only after the deletion, and not at all if it crashes. At the deletion,
-// the oracle derives the possible reasons from the requests of users, and from the actual and allowed number of machines,
-// as far as the manager can know them. oracle_statement.go compares the statement with them.
+// the oracle derives the possible reasons from the requests of users, and from the actual and allowed number of
+// machines, as far as the manager can know them. oracle_statement.go compares the statement with them.
 
 // reasonsToDelete returns the possible reasons for the deletion of a machine, if budgets limit all of them.
 // If the reason may be a scale-down or the loss of the instance, reasonsToDelete returns an empty list.
@@ -54,11 +54,7 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	switch surely, maybe := o.isOutdated(id); {
 	case every(toBeReplaced):
 		for _, v := range versions {
-			reason := v1beta1.DisruptionReplace
-			if v.Annotations[v1beta1.AnnotationReplace] == expiredMark {
-				reason = v1beta1.DisruptionExpiry
-			}
-			if !slices.Contains(reasons, reason) {
+			if reason := reasonOfMark(v.Annotations[v1beta1.AnnotationReplace]); !slices.Contains(reasons, reason) {
 				reasons = append(reasons, reason)
 			}
 		}
@@ -71,7 +67,23 @@ func (o *oracle) reasonsToDelete(m *v1beta1.Machine) (reasons []v1beta1.Disrupti
 	return reasons
 }
 
-const expiredMark = "expired"
+// The values of the annotation machinist.dev/replace with which a set marks a machine.
+const (
+	expiredMark   = "expired"
+	rebalanceMark = "rebalance"
+)
+
+// reasonOfMark returns the reason of the disruption of a machine with the given mark. All other marks are requests of
+// users.
+func reasonOfMark(mark string) v1beta1.DisruptionReason {
+	switch mark {
+	case expiredMark:
+		return v1beta1.DisruptionExpiry
+	case rebalanceMark:
+		return v1beta1.DisruptionRebalance
+	}
+	return v1beta1.DisruptionReplace
+}
 
 // liveBetween returns the minimum and maximum number of live machines in some sets. The result covers all versions of
 // the machines that the current reconciliation may have read.
@@ -106,8 +118,8 @@ func (o *oracle) scaledDown(set uid, live int) bool {
 	return false
 }
 
-// scaleDownLeft returns how many machines may still be deleted because users have scaled down the owner of a set. tooMany
-// is true if the owner has more machines than a rollout allows.
+// scaleDownLeft returns how many machines may still be deleted because users have scaled down the owner of a set.
+// tooMany is true if the owner has more machines than a rollout allows.
 func (o *oracle) scaleDownLeft(set uid, live int) (id uid, tooMany bool, left int) {
 	owner, kind := o.deployments[o.sets[set].Controller], "MachineDeployment"
 	id = o.sets[set].Controller

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// The rules of stated reasons. A set states in events why it has deleted machines. Each statement must be true, and must
-// permit the deletion. A set must state a reason for each deletion, unless the reconciliation fails.
+// The rules of stated reasons. A set states in events why it has deleted machines. Each statement must be true, and
+// must permit the deletion. A set must state a reason for each deletion, unless the reconciliation fails.
 
 // unstated is a deletion for which the reconciliation must still state a reason.
 type unstated struct {
@@ -70,11 +70,8 @@ func (o *oracle) surplusReasons(m *v1beta1.Machine) (reasons []string) {
 		}
 		value, replace := v.Annotations[v1beta1.AnnotationReplace]
 		marked = marked && replace
-		switch {
-		case replace && value == expiredMark:
-			reasons = append(reasons, string(v1beta1.DisruptionExpiry))
-		case replace:
-			reasons = append(reasons, string(v1beta1.DisruptionReplace))
+		if replace {
+			reasons = append(reasons, string(reasonOfMark(value)))
 		}
 	}
 	surely, maybe := o.isOutdated(id)
@@ -82,7 +79,8 @@ func (o *oracle) surplusReasons(m *v1beta1.Machine) (reasons []string) {
 		reasons = append(reasons, string(v1beta1.DisruptionRollout))
 	}
 	_, live := o.liveBetween(func(owner uid) bool { return owner == id })
-	if _, tooMany, left := o.scaleDownLeft(id, live); tooMany || left > 0 || !surely && !marked {
+	// A rollout lowers the replicas of an old set, so both reasons are true of a set that was outdated at some moment.
+	if _, tooMany, left := o.scaleDownLeft(id, live); tooMany || left > 0 || maybe || !surely && !marked {
 		reasons = append(reasons, scaledDownReason)
 	}
 	return reasons

@@ -50,11 +50,14 @@ const (
 	Autoscaling Group = "autoscaling"
 	// Draining contains scenarios in which machines with pods are deleted or updated.
 	Draining Group = "draining"
+	// Placements contains scenarios in which a deployment has several zones and types.
+	Placements Group = "placement"
 )
 
 // Groups returns all groups.
 func Groups() []Group {
-	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions, Incidents}
+	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions, Incidents,
+		Placements}
 }
 
 // Scenarios returns all scenarios.
@@ -109,7 +112,7 @@ func Scenarios() []Scenario {
 	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
 		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
-		forceDeleteScenarios())
+		forceDeleteScenarios(), placementScenarios())
 }
 
 // churn returns actions of impatient users who change a deployment while instances break.

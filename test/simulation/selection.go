@@ -84,7 +84,7 @@ func (w *World) selecting() (out []choice) {
 		wanted := &d.Spec.Template.Spec
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 			m := o.(*v1beta1.Machine)
-			old := m.Spec.ClassRef.Name != wanted.ClassRef.Name || m.Spec.Version != wanted.Version
+			old := wanted.ClassRef != nil && classNameOf(m) != wanted.ClassRef.Name || m.Spec.Version != wanted.Version
 			if old && !handover.IsSelected(m) && m.DeletionTimestamp.IsZero() {
 				out = append(out, choice{"person selects " + m.Name, func() error {
 					w.disturbed = w.clock.at

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func (c *Cloud) giveUp(w *World) {
 		in.State, in.StateMessage = provider.StateFailed, "no valid host was found"
 		if c.past.has(NoHost) {
 			in.StateCode = provider.ResourceExhausted
+			c.noteRequest([]byte(in.spec), provider.Errorf(in.StateCode, "%s", in.StateMessage))
 		}
 		if c.past.failedAt == nil {
 			c.past.failedAt = map[types.UID]time.Time{}
@@ -114,11 +116,14 @@ const minRetryDelay = time.Minute - time.Second
 
 // mayAskAgain checks that a process waits after a failure because of missing capacity before it requests another
 // instance. A process that started later does not know about the failure. A request with the token of the failed
-// instance is a permitted retry.
+// instance is a permitted retry. A machine of a placement tries another class at once, and the rule "placement
+// requests" limits its requests.
 func (o *oracle) mayAskAgain(p *Process, req provider.CreateRequest) {
 	c := o.world.cloud
 	failed, known := c.past.failedAt[req.Machine.UID]
-	if _, same := c.tokens[req.Token]; same || !known || !c.past.has(NoHost) || p.began.After(failed) || p.isFormer {
+	placed := slices.Contains(zones, placeOf(req.Class.Spec).Zone)
+	if _, same := c.tokens[req.Token]; same || placed || !known || !c.past.has(NoHost) || p.began.After(failed) ||
+		p.isFormer {
 		return
 	}
 	if waited := c.now().Sub(failed); waited < minRetryDelay {

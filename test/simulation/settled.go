@@ -54,9 +54,9 @@ func SettledDifference(w *World) string {
 		case f == nil:
 			report("machine %s belongs to set %s, which does not belong to any fleet", m.Name, owner.Name)
 		case f.anyRevision:
-		case m.Spec.ClassRef.Name != f.template.Spec.ClassRef.Name || m.Spec.Version != f.template.Spec.Version:
-			report("machine %s has class %s and version %q, want class %s and version %q", m.Name, m.Spec.ClassRef.Name,
-				m.Spec.Version, f.template.Spec.ClassRef.Name, f.template.Spec.Version)
+		case !f.hasClass(classNameOf(m)) || m.Spec.Version != f.template.Spec.Version:
+			report("machine %s has class %s and version %q, want class %s and version %q", m.Name, classNameOf(m),
+				m.Spec.Version, templateClass(&f.template.Spec, f.placement), f.template.Spec.Version)
 		}
 		if f != nil && m.Labels["tier"] != f.template.ObjectMeta.Labels["tier"] {
 			report("machine %s has the label tier=%q, want %q", m.Name, m.Labels["tier"], f.template.ObjectMeta.Labels["tier"])
@@ -65,6 +65,9 @@ func SettledDifference(w *World) string {
 		if len(instances) != 1 {
 			report("machine %s has %d instances, want 1", m.Name, len(instances))
 			continue
+		}
+		if !w.rightPlace(m, instances[0]) {
+			report("machine %s has class %s, but its instance is in %s", m.Name, classNameOf(m), placeOf([]byte(instances[0].spec)))
 		}
 		switch node := w.node(instances[0].NodeName); {
 		case node == nil:
@@ -99,8 +102,7 @@ func SettledDifference(w *World) string {
 		left := f.wanted
 		for _, set := range f.sets {
 			n := 0
-			if own := &set.Spec.Template.Spec; own.ClassRef.Name == f.template.Spec.ClassRef.Name &&
-				own.Version == f.template.Spec.Version {
+			if own := &set.Spec.Template.Spec; f.sameClasses(set) && own.Version == f.template.Spec.Version {
 				n = min(left, invariants.Replicas(set.Spec.Replicas))
 			}
 			left -= n
@@ -111,6 +113,7 @@ func SettledDifference(w *World) string {
 		}
 		if f.deployment != nil {
 			missing = append(missing, deploymentMissing(f.deployment, f.wanted)...)
+			missing = append(missing, w.placementMissing(f)...)
 		}
 	}
 	return strings.Join(append(missing, w.disruptionMissing(fleets)...), "; ")
@@ -121,20 +124,37 @@ type askedFleet struct {
 	sets        []*v1beta1.MachineSet
 	wanted      int
 	template    *v1beta1.MachineTemplateSpec
+	placement   *v1beta1.Placement
 	anyRevision bool
+}
+
+func (f *askedFleet) hasClass(name string) bool {
+	return f.template.Spec.ClassRef != nil && f.template.Spec.ClassRef.Name == name || f.placement.DomainOf(name) != ""
+}
+
+// sameClasses reports whether a set has the classes of the fleet.
+func (f *askedFleet) sameClasses(set *v1beta1.MachineSet) bool {
+	if f.template.Spec.ClassRef != nil && set.Spec.Template.Spec.ClassRef != nil {
+		return f.template.Spec.ClassRef.Name == set.Spec.Template.Spec.ClassRef.Name
+	}
+	wanted, own := f.placement.ClassNames(), set.Spec.Placement.ClassNames()
+	slices.Sort(wanted)
+	slices.Sort(own)
+	return slices.Equal(wanted, own)
 }
 
 func (w *World) fleets() (fleets []*askedFleet, left int) {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		d := o.(*v1beta1.MachineDeployment)
 		fleets = append(fleets, &askedFleet{deployment: d, wanted: invariants.Replicas(d.Spec.Replicas),
-			template: &d.Spec.Template, anyRevision: d.Spec.Strategy.Type == v1beta1.StrategyOnDelete})
+			template: &d.Spec.Template, placement: d.Spec.Placement,
+			anyRevision: d.Spec.Strategy.Type == v1beta1.StrategyOnDelete})
 	}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
 		set, owner := o.(*v1beta1.MachineSet), metav1.GetControllerOfNoCopy(o)
 		if owner == nil {
 			fleets = append(fleets, &askedFleet{sets: []*v1beta1.MachineSet{set},
-				wanted: invariants.Replicas(set.Spec.Replicas), template: &set.Spec.Template})
+				wanted: invariants.Replicas(set.Spec.Replicas), template: &set.Spec.Template, placement: set.Spec.Placement})
 			continue
 		}
 		i := slices.IndexFunc(fleets, func(f *askedFleet) bool {

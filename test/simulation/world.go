@@ -51,6 +51,11 @@ type World struct {
 	secrets       *secrets
 	agentFailures int
 
+	// lateWrites is true after a write of a former leader was late, so that a set may have had too many machines.
+	lateWrites bool
+	// skewed is true after users have changed a placement in a way that may exceed maxSkew.
+	skewed bool
+
 	broken       int
 	machinesMade int
 

@@ -1,0 +1,93 @@
+package simulation
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/invariants"
+)
+
+// placementMissing returns what is missing until a deployment with a placement has reached its end: its machines are
+// distributed within maxSkew, unless the cloud or the users explain the skew.
+func (w *World) placementMissing(f *askedFleet) (missing []string) {
+	d := f.deployment
+	if d == nil || d.Spec.Placement == nil {
+		return nil
+	}
+	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	p, counts, ofClass := d.Spec.Placement, map[string]int{}, map[string]int32{}
+	for _, m := range w.machines() {
+		if fleetOf([]*askedFleet{f}, metav1.GetControllerOfNoCopy(m)) == nil {
+			continue
+		}
+		domain := invariants.DomainOfClass(classNameOf(m), p)
+		if domain == nil {
+			report("machine %s has class %q, which is no option", m.Name, classNameOf(m))
+			continue
+		}
+		if got := m.Labels[v1beta1.LabelPlacementDomain]; got != domain.Name {
+			report("machine %s has the label of domain %q, want %q", m.Name, got, domain.Name)
+		}
+		if m.Spec.ProviderID != "" && m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepAwaitingCapacity {
+			report("machine %s has an instance, but waits for capacity", m.Name)
+		}
+		counts[domain.Name]++
+		ofClass[classNameOf(m)]++
+	}
+	w.oracle.judged["placement at rest"]++
+	within := invariants.WithinMaxSkew(p, f.wanted, counts)
+	if !within && !w.skewExplained(p) {
+		domain, skew := invariants.LargestSkew(p, f.wanted, counts)
+		report("the machines are distributed as %v, which differs by %.2f from the share of domain %s", counts, skew, domain)
+	}
+	for _, row := range d.Status.Placement {
+		if n := ofClass[row.ClassName]; row.Replicas != n || row.ReadyReplicas != n {
+			report("status.placement says that class %s has %d machines and %d are ready, want %d", row.ClassName, row.Replicas,
+				row.ReadyReplicas, n)
+		}
+	}
+	if len(d.Status.Placement) != len(p.ClassNames()) {
+		report("status.placement has %d rows, want %d", len(d.Status.Placement), len(p.ClassNames()))
+	}
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionBalanced); c == nil {
+		report("the deployment has no condition Balanced")
+	} else if (c.Status == metav1.ConditionTrue) != within {
+		report("the condition Balanced is %s (%s), but the machines are distributed as %v", c.Status, c.Reason, counts)
+	}
+	return missing
+}
+
+// skewExplained reports whether the end of a run may exceed maxSkew. If machines may not be replaced to restore the
+// balance, the reason may be in the past.
+func (w *World) skewExplained(p *v1beta1.Placement) bool {
+	for _, class := range p.ClassNames() {
+		if !w.cloud.hasRoom(class) {
+			return true
+		}
+	}
+	return p.Rebalance != v1beta1.RebalanceWhenIdle && (w.skewed || len(w.cloud.pools.lastRefusal) > 0)
+}
+
+var placeName = regexp.MustCompile(`z[1-3]|small|large`)
+
+// anyPlace ignores in which zone a machine is. The function placementMissing checks the distribution.
+func anyPlace(e End) {
+	merged := End{}
+	for line, n := range e {
+		if strings.HasPrefix(line, "class ") && placeName.MatchString(line) {
+			continue
+		}
+		merged[placeName.ReplaceAllString(line, "*")] += n
+	}
+	clear(e)
+	for line, n := range merged {
+		e[line] = n
+	}
+	passedRevisions(e)
+	withoutCondition("deployment", v1beta1.ConditionBalanced)(e)
+}

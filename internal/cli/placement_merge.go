@@ -63,6 +63,26 @@ func (m *placementMerge) merge(ctx context.Context, c *Cluster, in merge.Input, 
 	return err
 }
 
+// labelTemplates labels the templates of sets without a deployment. The merged deployment adopts a set only if the
+// template matches its selector too. A deployment that still existed would remove the label.
+func (c *Cluster) labelTemplates(ctx context.Context, in merge.Input, sets []v1beta1.MachineSet) error {
+	for i := range sets {
+		if metav1.GetControllerOf(&sets[i]) != nil || sets[i].Spec.Template.ObjectMeta.Labels[in.LabelKey] == in.LabelValue {
+			continue
+		}
+		if _, err := edit(ctx, c, &sets[i], func(set *v1beta1.MachineSet) error {
+			if set.Spec.Template.ObjectMeta.Labels == nil {
+				set.Spec.Template.ObjectMeta.Labels = map[string]string{}
+			}
+			set.Spec.Template.ObjectMeta.Labels[in.LabelKey] = in.LabelValue
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // handSetsOver makes the merged deployment adopt the sets of a deployment. The sets get the label of the merged
 // deployment first, so that they are never without a deployment that would adopt them.
 func (c *Cluster) handSetsOver(ctx context.Context, in merge.Input, merged, d *v1beta1.MachineDeployment) error {
@@ -171,6 +191,9 @@ func (c *Cluster) awaitAdoption(ctx context.Context, in merge.Input,
 		}
 		if !slices.ContainsFunc(sets.Items, func(set v1beta1.MachineSet) bool { return !isOwnedBy(&set, merged.UID) }) {
 			return sets.Items, nil
+		}
+		if err := c.labelTemplates(ctx, in, sets.Items); err != nil {
+			return nil, err
 		}
 		c.awaitChange(ctx, in.Namespace, &sets)
 		if ctx.Err() != nil {

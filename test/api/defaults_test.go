@@ -175,7 +175,7 @@ func TestColumns(t *testing.T) {
 	namespace := env.Namespace(t)
 	for plural, want := range map[string][]string{
 		"machines": {"Name", "Phase", "Node", "Ready", "Up-to-date", "Version", "Age", "|", "ProviderID", "Class",
-			"Zone", "Internal-IP", "Last-Operation"},
+			"Zone", "Domain", "Internal-IP", "Last-Operation"},
 		"machineclasses": {"Name", "Provider", "Ready", "Reason", "Age", "|", "Instance-Type", "Credentials"},
 		"machinesets": {"Name", "Desired", "Replicas", "Ready", "Available", "Up-to-date", "Age", "|", "Class",
 			"Version", "Frozen"},
@@ -209,7 +209,8 @@ func TestColumns(t *testing.T) {
 
 // If the path of a column is wrong, its cell is empty. To detect this, the test sets a value for every column.
 func TestMachineColumnsShowValues(t *testing.T) {
-	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
+	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"},
+		change{"metadata/labels", map[string]any{machinistv1.LabelPlacementDomain: "zone-a"}}))
 	condition := func(name string) map[string]any {
 		return map[string]any{"type": name, "status": "True", "reason": "Test", "message": "",
 			"lastTransitionTime": "2026-08-01T12:00:00Z"}
@@ -236,8 +237,8 @@ func TestMachineColumnsShowValues(t *testing.T) {
 	}
 	want := map[string]any{
 		"Name": "one", "Phase": "Running", "Node": "node-1", "Ready": "True", "Up-to-date": "True", "Version": "v1.36.3",
-		"ProviderID": "sim:///vm-1", "Class": "small", "Zone": "zone-a", "Internal-IP": "10.0.0.1",
-		"Last-Operation": "Create",
+		"ProviderID": "sim:///vm-1", "Class": "small", "Zone": "zone-a", "Domain": "zone-a",
+		"Internal-IP": "10.0.0.1", "Last-Operation": "Create",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -35,7 +35,7 @@ func TestGuideShowsOutputOfCommands(t *testing.T) {
 	}
 	manifests, err := ReadPages([]corev1.ConfigMap{{Data: map[string]string{
 		manifestsKey: "kind: MachineClass\nmetadata: {name: workers-k3vq2ejc}\n---\n" +
-			"kind: MachineDeployment\nmetadata: {name: workers}\n---\nkind: MachineSet\nmetadata: {name: workers-6c5f7d9c4}\n"}}})
+			"kind: MachineDeployment\nmetadata: {name: workers}\n"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

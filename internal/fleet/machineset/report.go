@@ -145,7 +145,7 @@ const (
 	reasonMachinesCreated = "MachinesCreated"
 
 	// reasonMachinesDeleted surfaces when a pass has deleted surplus machines. One event covers all machines with the
-	// same reason. The reason is in the message: ScaleDown, Rollout, Replace or Expiry.
+	// same reason. The reason is in the message: ScaleDown, Rollout, Replace, Expiry or Rebalance.
 	reasonMachinesDeleted = "MachinesDeleted"
 
 	// reasonMachinesRemediated surfaces when a pass has deleted failed, unhealthy or interrupted machines to replace

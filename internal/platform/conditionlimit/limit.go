@@ -34,6 +34,7 @@ var (
 		v1beta1.ConditionFrozen, v1beta1.ConditionMachinesReady, v1beta1.ConditionAvailable, v1beta1.ConditionProgressing,
 		v1beta1.ConditionRollingOut, v1beta1.ConditionDeleting, v1beta1.ConditionReady, v1beta1.ConditionPaused,
 		v1beta1.ConditionReconciling, v1beta1.ConditionStalled, v1beta1.ConditionScalableFromZero,
+		v1beta1.ConditionBalanced,
 	}}
 	Class = Kind{Most: 16, Own: []string{v1beta1.ConditionReady, v1beta1.ConditionDeleting,
 		v1beta1.ConditionCapacityAvailable,

@@ -51,18 +51,7 @@ func (p *Plan) markRebalanced(s State, m, desired *v1beta1.Machine) *v1beta1.Mac
 	if p.rebalanced != m && !stale {
 		return desired
 	}
-	if desired == nil {
-		desired = m.DeepCopy()
-	}
-	if stale {
-		delete(desired.Annotations, v1beta1.AnnotationReplace)
-		return desired
-	}
-	if desired.Annotations == nil {
-		desired.Annotations = map[string]string{}
-	}
-	desired.Annotations[v1beta1.AnnotationReplace] = disruption.RebalanceValue
-	return desired
+	return setReplaceMark(m, desired, disruption.RebalanceValue, stale)
 }
 
 // rebalanceFailed reports whether the replacement of a rebalanced machine found no capacity.

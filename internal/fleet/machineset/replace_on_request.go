@@ -69,6 +69,12 @@ func (p *Plan) markExpired(s State, m, desired *v1beta1.Machine) *v1beta1.Machin
 	if !p.expiring[m.UID] && !stale {
 		return desired
 	}
+	return setReplaceMark(m, desired, disruption.ExpiredValue, stale)
+}
+
+// setReplaceMark returns the machine with the given value of AnnotationReplace, or without the annotation if the mark is
+// stale. desired contains the other planned changes of the machine, or is nil.
+func setReplaceMark(m, desired *v1beta1.Machine, value string, stale bool) *v1beta1.Machine {
 	if desired == nil {
 		desired = m.DeepCopy()
 	}
@@ -79,7 +85,7 @@ func (p *Plan) markExpired(s State, m, desired *v1beta1.Machine) *v1beta1.Machin
 	if desired.Annotations == nil {
 		desired.Annotations = map[string]string{}
 	}
-	desired.Annotations[v1beta1.AnnotationReplace] = disruption.ExpiredValue
+	desired.Annotations[v1beta1.AnnotationReplace] = value
 	return desired
 }
 

@@ -72,8 +72,8 @@ func (p *Plan) markExpired(s State, m, desired *v1beta1.Machine) *v1beta1.Machin
 	return setReplaceMark(m, desired, disruption.ExpiredValue, stale)
 }
 
-// setReplaceMark returns the machine with the given value of AnnotationReplace, or without the annotation if the mark is
-// stale. desired contains the other planned changes of the machine, or is nil.
+// setReplaceMark returns the machine with the given value of AnnotationReplace, or without the annotation if the mark
+// is stale. desired contains the other planned changes of the machine, or is nil.
 func setReplaceMark(m, desired *v1beta1.Machine, value string, stale bool) *v1beta1.Machine {
 	if desired == nil {
 		desired = m.DeepCopy()

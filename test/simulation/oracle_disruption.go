@@ -235,7 +235,27 @@ func (o *oracle) believedVersions(id uid) (out []*v1beta1.Machine) {
 func believedVersions[T interface {
 	comparable
 	client.Object
-}](o *oracle, kind string) (out [][]T) {
+}](o *oracle, kind string) [][]T {
+	return versionsSince[T](o, kind, o.seenRevisions()[kind])
+}
+
+// cachedVersions is like believedVersions, but after a restart of the manager, the versions may be older than those
+// that the former process had seen. A manager may decide on such versions where this violates no bound.
+func cachedVersions[T interface {
+	comparable
+	client.Object
+}](o *oracle, kind string) [][]T {
+	revision := int64(0)
+	if f := o.world.top(); f != nil {
+		revision = f.cached[kind]
+	}
+	return versionsSince[T](o, kind, revision)
+}
+
+func versionsSince[T interface {
+	comparable
+	client.Object
+}](o *oracle, kind string, revision int64) (out [][]T) {
 	var none T
 	var order []uid
 	by := map[uid][]T{}
@@ -248,7 +268,7 @@ func believedVersions[T interface {
 	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
 		add(object.GetUID(), object.(T))
 	}
-	for _, c := range o.world.control.Changes(o.seenRevisions()[kind]) {
+	for _, c := range o.world.control.Changes(revision) {
 		if c.GVK.Kind != kind {
 			continue
 		}

@@ -50,7 +50,7 @@ func (o *oracle) basesOf(set uid, deletes bool) (out []placementBasis) {
 		return out
 	}
 	newest, outdated := o.mayBeNewest(set)
-	for _, versions := range believedVersions[*v1beta1.MachineDeployment](o, "MachineDeployment") {
+	for _, versions := range cachedVersions[*v1beta1.MachineDeployment](o, "MachineDeployment") {
 		for _, d := range versions {
 			if d == nil || d.UID != known.Controller {
 				continue

@@ -26,8 +26,30 @@ func (o *oracle) mayDeleteInPlacement(c apiserver.Change, m *v1beta1.Machine) {
 			return
 		}
 	}
+	if !isPlain(m) {
+		o.noteVictim(owner, m, bases)
+	}
 	o.mayPick(c, owner, m, bases)
 	o.mayRetract(c, owner, m, bases)
+}
+
+// noteVictim records that a machine was deleted for its marks or its health although the balance would have chosen
+// another machine. After that, the distribution may exceed maxSkew.
+func (o *oracle) noteVictim(owner *metav1.OwnerReference, m *v1beta1.Machine, bases []placementBasis) {
+	for _, b := range bases {
+		mine := invariants.DomainOfClass(classNameOf(m), o.placementOf(owner.UID), b.Placement)
+		if mine == nil {
+			continue
+		}
+		n := o.countDomains(owner.UID, "", b, func(m *v1beta1.Machine) bool { return !b.othersLeave || ownedBy(m, owner.UID) })
+		shares := invariants.DomainShares(b.Placement, b.replicas)
+		surplus := invariants.Surplus(shares, mine.Name, n.least[mine.Name])
+		for domain, most := range n.most {
+			if domain != "" && invariants.Exceeds(invariants.Surplus(shares, domain, most), surplus) {
+				o.world.skewed = true
+			}
+		}
+	}
 }
 
 // mayPick checks that a surplus machine is deleted in the domain with the largest surplus. The rule applies to machines
@@ -147,7 +169,7 @@ func (o *oracle) strategyReplaces(set uid, m *v1beta1.Machine) bool {
 	if known == nil || known.Controller == "" {
 		return false
 	}
-	for _, versions := range believedVersions[*v1beta1.MachineDeployment](o, "MachineDeployment") {
+	for _, versions := range cachedVersions[*v1beta1.MachineDeployment](o, "MachineDeployment") {
 		for _, d := range versions {
 			if d == nil || d.UID != known.Controller {
 				continue

@@ -355,10 +355,10 @@ func (s *subscription) handle(ctx context.Context) {
 
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
-	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at,
+	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, cached: map[string]int64{}, began: w.clock.at,
 		step: w.steps, revision: w.control.Revision()}
 	for _, v := range c.process.views() {
-		frame.seen[v.gvk.Kind] = v.seen
+		frame.seen[v.gvk.Kind], frame.cached[v.gvk.Kind] = v.seen, v.seen
 		if c.process.name == Manager {
 			frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.managerSeen[v.gvk.Kind])
 		}
@@ -392,11 +392,13 @@ func (c *controller) run(i int) {
 type frame struct {
 	controller *controller
 	key        types.NamespacedName
-	seen       map[string]int64
-	began      time.Time
-	step       int
-	revision   int64
-	sent       int64
+	// cached contains the revision of the process's cache for each kind at the beginning. seen is the same, or the
+	// revision up to which a former manager had seen all changes, if that is later.
+	cached, seen map[string]int64
+	began        time.Time
+	step         int
+	revision     int64
+	sent         int64
 	// unstated contains the deletions for which the reconciliation must still state a reason.
 	unstated []unstated
 }

@@ -53,7 +53,7 @@ type World struct {
 
 	// lateWrites is true after a write of a former leader was late, so that a set may have had too many machines.
 	lateWrites bool
-	// skewed is true after users have changed a placement in a way that may exceed maxSkew.
+	// skewed is true after something happened because of which the distribution of a placement may exceed maxSkew.
 	skewed bool
 
 	broken       int

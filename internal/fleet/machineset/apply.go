@@ -38,14 +38,18 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 		p.adopt(ctx, plan.Adopt),
 		p.handOver(ctx, plan),
 		p.scaleDown(ctx, plan),
-		p.remediate(ctx, plan),
 	)
-	switch {
+	remediated, failed := p.remediate(ctx, plan)
+	switch err = errors.Join(err, failed); {
 	case err != nil && onlyConflicts(err):
 		p.requeueIn(queueing.ConflictDelay)
 		return false, nil
 	case err != nil, p.deletionBlocked:
 		return false, err
+	case len(plan.Places) > 0 && remediated < len(plan.Remediate):
+		// The places are those of a distribution without all these machines.
+		p.requeueIn(queueing.ConflictDelay)
+		return false, nil
 	}
 	again = p.create(ctx, plan)
 	return again && !p.cacheStale, err
@@ -182,20 +186,20 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 }
 
 // remediate deletes machines that must be replaced. A live read first confirms that the reason still applies.
-func (p *pass) remediate(ctx context.Context, plan Plan) error {
+func (p *pass) remediate(ctx context.Context, plan Plan) (remediated int, err error) {
 	candidates := plan.Remediate
 	if len(candidates) == 0 {
-		return nil
+		return 0, nil
 	}
 	defer p.shared.remediating.Lock(fleetUID(p.state.Set))()
 	if err := p.countInFlight(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	lost, broken := splitLost(candidates)
 	free := max(0, p.state.MaxInFlight-p.state.InFlight)
 	tried, err := p.grant(ctx, plan, slices.Concat(lost[:min(len(lost), maxBatch)], broken[:min(len(broken), free)]))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var mu sync.Mutex
 	reasons := make(map[types.UID]string, len(tried))
@@ -231,7 +235,7 @@ func (p *pass) remediate(ctx context.Context, plan Plan) error {
 		p.markCacheStale()
 	}
 	p.deletionFailed(err)
-	return err
+	return len(deleted), err
 }
 
 func (p *pass) recordRemediated(deleted []*v1beta1.Machine) {

@@ -117,10 +117,16 @@ func (p *Plan) plannerFor(s State) *placement.Planner {
 	return p.planner
 }
 
-// place chooses the places of the machines to create. The set creates no machine that has no place.
+// place chooses the places of the machines to create, in a distribution without the broken machines that this plan
+// deletes. The set creates no machine that has no place.
 func (p *Plan) place(s State) {
 	if s.Set.Spec.Placement == nil || p.Create == 0 {
 		return
+	}
+	for _, m := range p.Remediate {
+		if !isReplaced(m) {
+			p.plannerFor(s).Remove(s.placeOf(m))
+		}
 	}
 	for range p.Create {
 		place, _, blocked := p.plannerFor(s).Next()

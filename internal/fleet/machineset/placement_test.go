@@ -83,6 +83,9 @@ func placesOf(p Plan) string {
 	for _, m := range p.Delete {
 		parts = append(parts, "delete "+m.Name)
 	}
+	for _, m := range p.Remediate {
+		parts = append(parts, "remediate "+m.Name)
+	}
 	if p.CreationBlocked.Reason != "" {
 		parts = append(parts, "but "+p.CreationBlocked.Reason)
 	}
@@ -118,6 +121,9 @@ func TestPlacement(t *testing.T) {
 		{"a replacement goes to the place of the marked machine", placedState(aSet(3, placedBy(twoZones())), nil,
 			newMachine("a1", in("a-spot"), up), newMachine("b1", in("b-spot"), up, annotated(v1beta1.AnnotationReplace, ""))),
 			"create b/b-spot"},
+		{"a new machine goes to the domain that loses a machine at the same time", placedState(aSet(3, placedBy(twoZones())), nil,
+			newMachine("a1", in("a-spot"), up), newMachine("b1", in("b-spot"), lost)),
+			"create b/b-spot; remediate b1"},
 		{"domains with maxReplicas get no more machines", placedState(aSet(3, placedBy(limited)), nil),
 			"but BoundsReached; create a/a-spot; create b/b-spot"},
 		{"a class in two domains", placedState(aSet(1, placedBy(duplicate)), nil), "but InvalidConfiguration"},

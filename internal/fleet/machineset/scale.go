@@ -245,6 +245,7 @@ func Decide(s State) Plan {
 		p.create(s, missing)
 		p.remediate(s, unsteady)
 	}
+	p.place(s)
 	p.expire(s, active)
 	p.moveWaiting(s, unsteady)
 	p.rebalance(s, active)
@@ -356,7 +357,6 @@ func (p *Plan) create(s State, missing int) {
 		}
 	}
 	p.Create = min(missing, capacity)
-	p.place(s)
 }
 
 // requeueFrozen requests another plan if the whole process is stopped. Removing the freeze label triggers an event.

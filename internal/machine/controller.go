@@ -222,6 +222,9 @@ func (p *pass) ensureInstance(ctx context.Context) (progress, error) {
 	case createdWithProviderID(m):
 		return p.adoptInstance(ctx)
 	}
+	if p.machine.IsAwaitingCapacity() {
+		p.machine.Status.Launch.Step = v1beta1.LaunchStepNone // Another client wrote this step, because an instance exists.
+	}
 	proceed, tagged, err := p.followInstance(ctx)
 	if err == nil && !tagged {
 		return p.adoptInstance(ctx)

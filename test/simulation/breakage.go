@@ -83,7 +83,6 @@ func (w *World) breakFleet(f Fault) {
 	in := candidates[w.random.IntN(len(candidates))]
 	w.logf("instance %s of %s breaks", in.ProviderID, in.MachineKey)
 	w.broken++
-	w.skewed = true // A scale-down deletes the broken machine first.
 	if f == BreakSilent {
 		w.silence(in)
 		return

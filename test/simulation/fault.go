@@ -133,14 +133,12 @@ func (p *Process) inject(f Fault, e Effect) {
 		p.rewind = map[Fault]int{Restart1: 1, Restart3: 3, Restart9: 9}[f]
 		p.die()
 	case FaultLongDenied:
-		w.skewed = true // Machines stay in their states, and a scale-down deletes machines that are not Ready first.
 		p.denials = append(slices.Clip(p.denials), denial{e.Verb, e.Kind, w.clock.at.Add(deniedFor)})
 	case FaultUnobserved:
 		for _, v := range p.views() {
 			v.mergedUntil = w.clock.at.Add(hiddenFor)
 		}
 	case FaultTimeJumps:
-		w.skewed = true // Nodes look broken for a moment, and a scale-down deletes broken machines first.
 		w.pass(jump)
 		w.safety.slept = append(w.safety.slept, w.clock.at)
 	case FaultClockBack:

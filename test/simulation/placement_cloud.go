@@ -149,7 +149,6 @@ func limit(n int, names ...string) Action {
 func loseZone(zone string) Action {
 	return Action{Name: "the instances of zone " + zone + " vanish", Do: func(_ context.Context, w *World, _ client.Client) error {
 		recorded := w.recordedInstances()
-		w.skewed = true // A scale-down deletes the broken machines first.
 		w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool {
 			lost := in.Zone == zone && slices.Contains(recorded, in)
 			if lost {

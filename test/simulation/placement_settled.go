@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,6 +37,9 @@ func (w *World) placementMissing(f *askedFleet) (missing []string) {
 		if m.Spec.ProviderID != "" && m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepAwaitingCapacity {
 			report("machine %s has an instance, but waits for capacity", m.Name)
 		}
+		if domain.Options[0].ClassName != classNameOf(m) && p.Rebalance == v1beta1.RebalanceWhenIdle && w.allHaveRoom(p) {
+			report("machine %s has class %q, but the cloud has capacity for %q", m.Name, classNameOf(m), domain.Options[0].ClassName)
+		}
 		counts[domain.Name]++
 		ofClass[classNameOf(m)]++
 	}
@@ -65,12 +69,13 @@ func (w *World) placementMissing(f *askedFleet) (missing []string) {
 // skewExplained reports whether the end of a run may exceed maxSkew. If machines may not be replaced to restore the
 // balance, the reason may be in the past.
 func (w *World) skewExplained(p *v1beta1.Placement) bool {
-	for _, class := range p.ClassNames() {
-		if !w.cloud.hasRoom(class) {
-			return true
-		}
-	}
-	return p.Rebalance != v1beta1.RebalanceWhenIdle && (w.skewed || len(w.cloud.pools.lastRefusal) > 0)
+	return !w.allHaveRoom(p) ||
+		p.Rebalance != v1beta1.RebalanceWhenIdle && (w.skewed || len(w.cloud.pools.lastRefusal) > 0)
+}
+
+// allHaveRoom reports whether the cloud has capacity for each class of a placement.
+func (w *World) allHaveRoom(p *v1beta1.Placement) bool {
+	return !slices.ContainsFunc(p.ClassNames(), func(class string) bool { return !w.cloud.hasRoom(class) })
 }
 
 var placeName = regexp.MustCompile(`z[1-3]|small|large`)

@@ -102,6 +102,11 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 		return true, p.Client.Patch(ctx, changed, patch)
 	})
 	p.known.sent(updated, p.state.Now)
+	for _, m := range updated {
+		if isRebalanced(m) && !isRebalanced(desired[m]) {
+			p.known.rebalancing.fail(p.state.Now, minRebalancingBackoff, maxRebalancingBackoff)
+		}
+	}
 	return err
 }
 
@@ -180,6 +185,9 @@ func (p *pass) scaleDown(ctx context.Context, plan Plan) (err error) {
 	}
 	for _, m := range deleted {
 		p.done.deleted.add(plan.reasonsToDelete[m.UID], m)
+		if isRebalanced(m) {
+			p.known.rebalancing = backoff{}
+		}
 	}
 	p.deletionFailed(err)
 	return err

@@ -15,7 +15,8 @@ import (
 // readPlaces reads where the machines of the deployment's other sets are, and the capacity of the classes.
 func (p *pass) readPlaces(ctx context.Context) error {
 	s, d := &p.state, p.deployment
-	s.Places = Places{Placement: s.Set.Spec.Placement, Replicas: int(s.Set.ReplicasOrDefault())}
+	s.Places = Places{Placement: s.Set.Spec.Placement, Replicas: int(s.Set.ReplicasOrDefault()),
+		NextRebalancing: p.known.rebalancing.until}
 	if d != nil && d.Spec.Placement != nil {
 		s.Places.Placement = d.Spec.Placement
 	}

@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,8 +33,11 @@ type Places struct {
 	WithoutInstance map[string]int
 	// Capacity is what is known about the capacity of the classes, without the field Pending.
 	Capacity map[string]placement.Capacity
-	// RebalancePaused is true while the deployment is paused.
+	// RebalancePaused is true while the deployment is paused. NextRebalancing ends the backoff after a rebalancing whose
+	// replacement found no capacity. The retry times of the classes do not suffice, because the clock of the provider may
+	// differ.
 	RebalancePaused bool
+	NextRebalancing time.Time
 }
 
 // placeOf returns the place of a machine of the set. A class that the set's placement does not contain may have a

@@ -300,6 +300,21 @@ func TestRebalancingOfADeploymentTriesAnExhaustedClassOnlyWithSurge(t *testing.T
 	}
 }
 
+// Rule: placement-rebalance-when-idle.
+func TestRebalancingWaitsAfterAFailure(t *testing.T) {
+	by := twoZones()
+	by.Rebalance = v1beta1.RebalanceWhenIdle
+	s := placedState(aSet(2, placedBy(by)), nil, newMachine("a1", in("a-demand"), up), newMachine("b1", in("b-spot"), up))
+	s.NextRebalancing = epoch.Add(time.Minute)
+	if p := Decide(s); placesOf(p) != "" || p.RequeueAfter != time.Minute {
+		t.Errorf("got %q again after %s, want no change for a minute", placesOf(p), p.RequeueAfter)
+	}
+	s.NextRebalancing = epoch
+	if got, want := placesOf(Decide(s)), `mark a1 "rebalance"`; got != want {
+		t.Errorf("after the wait: got %q, want %q", got, want)
+	}
+}
+
 // After the mark of a rebalanced machine is removed, the deployment lowers the replicas of the set. Until then, its
 // additional machine must not get an instance.
 //

@@ -1,10 +1,17 @@
 package machineset
 
 import (
+	"time"
+
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/disruption"
 	"machinist.dev/machinist/internal/fleet/placement/places"
 	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+const (
+	minRebalancingBackoff = time.Minute
+	maxRebalancingBackoff = 30 * time.Minute
 )
 
 // rebalance marks one machine for replacement if the placement asks for that and the set is idle: all machines are
@@ -21,6 +28,10 @@ func (p *Plan) rebalance(s State, active []*v1beta1.Machine) {
 		if !machinestate.IsAvailable(m, s.Set.Spec.MinReadySeconds, s.Now) || isReplaced(m) || machinestate.ToBeReplaced(m) {
 			return
 		}
+	}
+	if wait := s.NextRebalancing.Sub(s.Now); wait > 0 {
+		p.waitFor(wait)
+		return
 	}
 	from, to, ok := s.planner().Rebalance()
 	// Without maxSurge, the machine is deleted before its replacement exists. A running machine must not be deleted only
@@ -47,7 +58,7 @@ func (p *Plan) rebalance(s State, active []*v1beta1.Machine) {
 
 // markRebalanced adds or removes the annotation of a machine that is replaced to restore the balance.
 func (p *Plan) markRebalanced(s State, m, desired *v1beta1.Machine) *v1beta1.Machine {
-	stale := m.Annotations[v1beta1.AnnotationReplace] == disruption.RebalanceValue && s.rebalanceFailed()
+	stale := isRebalanced(m) && s.rebalanceFailed()
 	if p.rebalanced != m && !stale {
 		return desired
 	}
@@ -64,11 +75,15 @@ func (s *State) rebalanceFailed() bool {
 	return false
 }
 
+// isRebalanced reports whether the machine is marked for replacement to restore the balance.
+func isRebalanced(m *v1beta1.Machine) bool {
+	return m.Annotations[v1beta1.AnnotationReplace] == disruption.RebalanceValue
+}
+
 // rebalancing reports whether a machine of the set is being replaced to restore the balance.
 func (s *State) rebalancing() bool {
 	for _, m := range s.unsteady() {
-		if machinestate.IsLive(m) && !machinestate.IsUnchangeable(m) &&
-			m.Annotations[v1beta1.AnnotationReplace] == disruption.RebalanceValue {
+		if machinestate.IsLive(m) && !machinestate.IsUnchangeable(m) && isRebalanced(m) {
 			return true
 		}
 	}

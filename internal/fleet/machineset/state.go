@@ -47,8 +47,10 @@ type setState struct {
 	// the same version again.
 	awaitedVersion        string
 	remediation, creation backoff
-	creationFailure       ConditionReason
-	failureStreak         failureStreak
+	// rebalancing delays the next rebalancing after one whose replacement found no capacity.
+	rebalancing     backoff
+	creationFailure ConditionReason
+	failureStreak   failureStreak
 	// lostReplacements holds the replacements in progress for machines whose instances vanished.
 	lostReplacements Replacements
 	// lostBackoff delays the next replacement if the instance of a replacement vanishes too.

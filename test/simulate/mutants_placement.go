@@ -88,6 +88,17 @@ func placementMutants() []mutant {
 				oldText: "by.Rebalance != v1beta1.RebalanceWhenIdle || ", newText: ""},
 		},
 		{
+			name: "place-rebalances-at-once", file: "internal/fleet/machineset/rebalance.go",
+			oldText:  "if wait := s.NextRebalancing.Sub(s.Now); wait > 0 {",
+			newText:  "if wait := s.NextRebalancing.Sub(s.Now); wait > maxRebalancingBackoff {",
+			scenario: "place-zone-rebalance", finds: "steps from the last fault|not settled", seed: 91301, plan: "115:clock-back",
+		},
+		{
+			name: "place-counts-broken", file: "internal/fleet/machineset/placement.go",
+			oldText: "p.plannerFor(s).Remove(s.placeOf(m))", newText: "_ = p.plannerFor(s)",
+			scenario: "place-zone-wait", finds: "placement wait: |placement step: ",
+		},
+		{
 			name: "place-class-of-late-cache", file: "internal/fleet/machineset/observe_places.go",
 			oldText: "if err != nil || p.live >= int(s.Set.ReplicasOrDefault()) {", newText: "if true {",
 			scenario: "place-roll-surge", finds: "differs by", quick: true,

@@ -37,7 +37,7 @@ func placementMutants() []mutant {
 		},
 		{
 			name: "place-ignores-retry-time", file: "internal/machine/launch_capacity.go",
-			oldText: "	wait := state.Wait(p.now)\n", newText: "	wait := state.Wait(p.now) / 100\n",
+			oldText: "	wait := state.Wait(p.now)\n", newText: "	wait := 0 * state.Wait(p.now)\n",
 			scenario: "place-all-full", finds: "placement probes: |placement requests: ",
 		},
 		{

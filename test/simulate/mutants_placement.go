@@ -41,11 +41,6 @@ func placementMutants() []mutant {
 			scenario: "place-all-full", finds: "placement probes: |placement requests: ",
 		},
 		{
-			name: "place-probes-together", file: "internal/class/capacity/probes.go",
-			oldText: "case busy && holder != machine:", newText: "case false && holder != machine:",
-			scenario: "place-all-full", finds: "placement probes: |placement requests: ",
-		},
-		{
 			name: "place-deletes-from-the-neediest", file: "internal/fleet/placement/victims.go",
 			oldText: "surplus > most ||", newText: "surplus < most ||",
 			scenario: "place-scale-down", finds: "placement victim: ", quick: true,

@@ -58,7 +58,7 @@ func placementScenarios() []Scenario {
 		}),
 		of("place-exhaust", 4, placed(4), exhausting),
 		of("place-all-full", 2, placed(3), func(r *rand.Rand) []Action {
-			return []Action{limit(0, zones...), scale(int32(5 + r.IntN(3))), refill(r, zones...)}
+			return []Action{limit(0, zones...), scale(int32(5 + r.IntN(6))), refill(r, zones...)}
 		}),
 		of("place-zone-loss", 3, placed(6), losing),
 		of("place-zone-wait", 3, placed(6, waiting), losing),

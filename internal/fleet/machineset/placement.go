@@ -121,10 +121,10 @@ func (p *Plan) plannerFor(s State) *placement.Planner {
 	return p.planner
 }
 
-// place chooses the places of the machines to create, in a distribution without the broken machines that this plan
-// deletes. The set creates no machine that has no place.
-func (p *Plan) place(s State) {
-	if s.Set.Spec.Placement == nil || p.Create == 0 {
+// distribute chooses the places of the machines that move and of the machines to create, in the order in which the set
+// carries out the plan: broken machines are deleted and waiting machines move before others are created.
+func (p *Plan) distribute(s State, machines []*v1beta1.Machine) {
+	if s.Set.Spec.Placement == nil || !s.Set.DeletionTimestamp.IsZero() {
 		return
 	}
 	for _, m := range p.Remediate {
@@ -132,6 +132,12 @@ func (p *Plan) place(s State) {
 			p.plannerFor(s).Remove(s.placeOf(m))
 		}
 	}
+	p.moveWaiting(s, machines)
+	p.place(s)
+}
+
+// place chooses the places of the machines to create. The set creates no machine that has no place.
+func (p *Plan) place(s State) {
 	for range p.Create {
 		place, _, blocked := p.plannerFor(s).Next()
 		if blocked != "" {
@@ -166,9 +172,6 @@ func (s *State) deletionOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 
 // moveWaiting chooses other places for machines that wait for capacity.
 func (p *Plan) moveWaiting(s State, machines []*v1beta1.Machine) {
-	if s.Set.Spec.Placement == nil || !s.Set.DeletionTimestamp.IsZero() {
-		return
-	}
 	waiting, staying := false, s.rebalancing() || s.endsReplacement()
 	for _, m := range firstByName(machines, len(machines)) {
 		if !places.AwaitsCapacity(m) {

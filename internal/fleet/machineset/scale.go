@@ -245,9 +245,8 @@ func Decide(s State) Plan {
 		p.create(s, missing)
 		p.remediate(s, unsteady)
 	}
-	p.place(s)
+	p.distribute(s, unsteady)
 	p.expire(s, active)
-	p.moveWaiting(s, unsteady)
 	p.rebalance(s, active)
 	p.update(s, members)
 	p.waitForWindows(s.Now)

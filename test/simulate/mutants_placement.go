@@ -25,8 +25,7 @@ func placementMutants() []mutant {
 		},
 		{
 			name: "place-counts-marked", file: "internal/fleet/machineset/placement.go",
-			oldText:  "leaving, func(m *v1beta1.Machine) bool { return !isReplaced(m) })",
-			newText:  "leaving, func(m *v1beta1.Machine) bool { return true || isReplaced(m) })",
+			oldText: "		return !isReplaced(m) || keepsMarked", newText: "		return true || keepsMarked",
 			scenario: "place-replace", finds: "placement step: ",
 		},
 		{
@@ -77,7 +76,8 @@ func placementMutants() []mutant {
 		},
 		{
 			name: "place-rebalances-uninvited", file: "internal/fleet/placement/rebalance.go",
-			oldText: "p.placement.Rebalance != v1beta1.RebalanceWhenIdle", newText: "p.placement == nil",
+			oldText:  "p.placement.Rebalance != v1beta1.RebalanceWhenIdle",
+			newText:  "p.placement.Rebalance == v1beta1.RebalanceWhenIdle && false",
 			scenario: "place-classes", finds: "placement rebalance: ",
 			alsoRemoved: &mutant{file: "internal/fleet/machineset/rebalance.go",
 				oldText: "by.Rebalance != v1beta1.RebalanceWhenIdle || ", newText: ""},

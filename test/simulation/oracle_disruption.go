@@ -215,8 +215,12 @@ func exemptUntil(m *v1beta1.Machine, at time.Time) bool {
 
 // believedVersions returns the versions of a machine on which the current reconciliation may be based: the version
 // that the process had seen, and all later versions. If the machine did not exist, the version is nil.
-func (o *oracle) believedVersions(id uid) (out []*v1beta1.Machine) {
-	known, versions, from := o.seenRevisions()["Machine"], o.history[id], 0
+func (o *oracle) believedVersions(id uid) []*v1beta1.Machine {
+	return o.machineSince(id, o.seenRevisions()["Machine"])
+}
+
+func (o *oracle) machineSince(id uid, known int64) (out []*v1beta1.Machine) {
+	versions, from := o.history[id], 0
 	for i, v := range versions {
 		if v.revision <= known {
 			from = i
@@ -245,11 +249,14 @@ func cachedVersions[T interface {
 	comparable
 	client.Object
 }](o *oracle, kind string) [][]T {
-	revision := int64(0)
+	return versionsSince[T](o, kind, o.cachedRevision(kind))
+}
+
+func (o *oracle) cachedRevision(kind string) int64 {
 	if f := o.world.top(); f != nil {
-		revision = f.cached[kind]
+		return f.cached[kind]
 	}
-	return versionsSince[T](o, kind, revision)
+	return 0
 }
 
 func versionsSince[T interface {

@@ -61,11 +61,12 @@ func (o *oracle) basesOf(set uid, deletes bool) (out []placementBasis) {
 					placementBasis{Placement: d.Spec.Placement, replicas: replicas, othersLeave: newest && !d.Spec.Paused})
 				continue
 			}
+			stay := d.Spec.Paused || d.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 			for _, s := range sets {
-				if outdated || d.Spec.Paused {
+				if outdated || stay {
 					out = append(out, placementBasis{Placement: s.Spec.Placement, replicas: replicas})
 				}
-				if newest && !d.Spec.Paused {
+				if newest && !stay {
 					out = append(out, placementBasis{Placement: s.Spec.Placement, replicas: replicas, othersLeave: true})
 				}
 			}
@@ -119,6 +120,12 @@ func (o *oracle) countDomains(set, without uid, b placementBasis, counts func(*v
 	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
 		placements[object.GetUID()] = object.(*v1beta1.MachineSet).Spec.Placement
 	}
+	unseen := map[uid]bool{} // sets that the cache may lack
+	for _, c := range o.world.control.Changes(o.cachedRevision("MachineSet")) {
+		if c.GVK.Kind == "MachineSet" && c.Old == nil {
+			unseen[c.New.GetUID()] = true
+		}
+	}
 	domainIn := func(m *v1beta1.Machine) string {
 		if m == nil || !m.DeletionTimestamp.IsZero() || !counts(m) {
 			return ""
@@ -149,6 +156,9 @@ func (o *oracle) countDomains(set, without uid, b placementBasis, counts func(*v
 				first = domain
 			}
 			seen[domain] = true
+			if domain != "" && unseen[metav1.GetControllerOfNoCopy(m).UID] {
+				seen[""] = true
+			}
 		}
 		if len(seen) == 1 && first != "" {
 			out.least[first]++
@@ -168,7 +178,7 @@ func (o *oracle) sameFleet(a, b uid) bool {
 // believedBySet returns the versions of a machine on which a decision of a set may be based. The set has seen what the
 // manager has written about the set's own machines.
 func (o *oracle) believedBySet(id, set uid) []*v1beta1.Machine {
-	out, versions := o.believedVersions(id), o.history[id]
+	out, versions := o.machineSince(id, o.cachedRevision("Machine")), o.history[id]
 	for i := range versions {
 		v := versions[len(versions)-1-i]
 		if i >= len(out) {

@@ -62,7 +62,10 @@ func (s *State) planner() *placement.Planner {
 			counted[place] = n - s.Replaced[place]
 		}
 	}
-	return s.newPlanner(s.Set.Spec.Placement, counted, leaving, func(m *v1beta1.Machine) bool { return !isReplaced(m) })
+	keepsMarked := s.rebalanceFailed()
+	return s.newPlanner(s.Set.Spec.Placement, counted, leaving, func(m *v1beta1.Machine) bool {
+		return !isReplaced(m) || keepsMarked && isRebalanced(m)
+	})
 }
 
 // surplusPlanner returns the planner for the machines that the set deletes. During a rollout, the newest set must stay
@@ -122,17 +125,17 @@ func (p *Plan) plannerFor(s State) *placement.Planner {
 }
 
 // distribute chooses the places of the machines that move and of the machines to create, in the order in which the set
-// carries out the plan: broken machines are deleted and waiting machines move before others are created.
+// carries out the plan: waiting machines move, broken machines are deleted, and others are created.
 func (p *Plan) distribute(s State, machines []*v1beta1.Machine) {
 	if s.Set.Spec.Placement == nil || !s.Set.DeletionTimestamp.IsZero() {
 		return
 	}
+	p.moveWaiting(s, machines)
 	for _, m := range p.Remediate {
 		if !isReplaced(m) {
 			p.plannerFor(s).Remove(s.placeOf(m))
 		}
 	}
-	p.moveWaiting(s, machines)
 	p.place(s)
 }
 

@@ -70,7 +70,7 @@ func placementMutants() []mutant {
 			name: "place-rebalances-without-end", file: "internal/fleet/placement/rebalance.go",
 			oldText:  "p.surplus(most)-p.surplus(p.domain(to.Domain)) <= p.unit",
 			newText:  "p.surplus(most)-p.surplus(p.domain(to.Domain)) < -p.unit",
-			scenario: "place-rebalance", finds: "when settled|not settled|has not reached its end|settled, but|disturbance",
+			scenario: "place-rebalance", finds: "did not stay in the end state",
 			alsoRemoved: &mutant{file: "internal/fleet/placement/rebalance.go",
 				oldText: "if p.largestSkew() > p.maxSkew() {", newText: "if p.largestSkew() >= 0 {"},
 		},

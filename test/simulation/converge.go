@@ -49,7 +49,7 @@ func (w *World) Run(wrong func(*World) string) error {
 		}
 		at, waits := w.next()
 		disturbed := w.disturbed
-		for _, at := range []time.Time{w.listsSettle(), w.preservedUntil()} {
+		for _, at := range []time.Time{w.listsSettle(), w.preservedUntil(), w.capacityRetried()} {
 			if at.After(disturbed) {
 				disturbed = at
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,10 +32,11 @@ func (o *oracle) mayDisruptByDelete(c apiserver.Change, m *v1beta1.Machine) {
 }
 
 // mayUpdate checks a hand-over by the manager: it moves a machine to another set, whose template then changes the
-// instance in place.
+// instance in place. Without a change of the spec, the hand-over disrupts nothing.
 func (o *oracle) mayUpdate(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
-	if c.Actor == Manager && from != nil && to != nil && from.UID != to.UID && o.sets[from.UID] != nil {
+	if c.Actor == Manager && from != nil && to != nil && from.UID != to.UID && o.sets[from.UID] != nil &&
+		!equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		o.mayDisrupt(c, before, []v1beta1.DisruptionReason{v1beta1.DisruptionInPlaceUpdate})
 	}
 }

@@ -191,6 +191,7 @@ func (o *oracle) mayRebalance(c apiserver.Change, before, after *v1beta1.Machine
 		return
 	}
 	o.judged["placement rebalance"]++
+	o.world.rebalanced = o.world.clock.at
 	may := false
 	for _, b := range o.basesOf(owner.UID, false) {
 		may = may || b.Placement != nil && b.Rebalance == v1beta1.RebalanceWhenIdle

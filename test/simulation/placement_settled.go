@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,21 @@ func (w *World) skewExplained(p *v1beta1.Placement) bool {
 // allHaveRoom reports whether the cloud has capacity for each class of a placement.
 func (w *World) allHaveRoom(p *v1beta1.Placement) bool {
 	return !slices.ContainsFunc(p.ClassNames(), func(class string) bool { return !w.cloud.hasRoom(class) })
+}
+
+// capacityRetried returns the time at which the last exhausted class is tried again, or the last machine was marked to
+// restore the distribution. Until then, Machinist may not know that the cloud has capacity, or other machines must be
+// replaced first.
+func (w *World) capacityRetried() time.Time {
+	at := w.rebalanced
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineClass")) {
+		class := o.(*v1beta1.MachineClass)
+		if retry := class.Status.CapacityRetryTime; retry != nil && retry.After(at) &&
+			meta.IsStatusConditionFalse(class.Status.Conditions, v1beta1.ConditionCapacityAvailable) {
+			at = retry.Time
+		}
+	}
+	return at
 }
 
 var placeName = regexp.MustCompile(`z[1-3]|small|large`)

@@ -55,6 +55,8 @@ type World struct {
 	lateWrites bool
 	// skewed is true after something happened because of which the distribution of a placement may exceed maxSkew.
 	skewed bool
+	// rebalanced is the last time at which a machine was marked for replacement to restore a distribution.
+	rebalanced time.Time
 
 	broken       int
 	machinesMade int

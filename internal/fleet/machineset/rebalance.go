@@ -11,7 +11,7 @@ import (
 
 const (
 	minRebalancingBackoff = time.Minute
-	maxRebalancingBackoff = 30 * time.Minute
+	maxRebalancingBackoff = 5 * time.Minute
 )
 
 // rebalance marks one machine for replacement if the placement asks for that and the set is idle: all machines are

@@ -62,8 +62,8 @@ func placementScenarios() []Scenario {
 		}),
 		of("place-zone-loss", 3, placed(6), losing),
 		of("place-zone-wait", 3, placed(6, waiting), losing),
-		of("place-zone-rebalance", 3, placed(6, rebalancing, strategy(1, 0)), losing),
-		of("place-exhaust-rebalance", 2, placed(4, rebalancing, strategy(1, 0)), exhausting),
+		ofOwnCloud(of("place-zone-rebalance", 3, placed(6, rebalancing, strategy(1, 0)), losing)),
+		ofOwnCloud(of("place-exhaust-rebalance", 2, placed(4, rebalancing, strategy(1, 0)), exhausting)),
 		// Of the remaining zones, one gets only one more machine, and the other one gets none.
 		of("place-zone-bounds", 2, placed(6, weights(1, 1, 0), bounded(1, 0, 4)), func(r *rand.Rand) []Action {
 			return []Action{limit(0, "z1"), loseZone("z1").after(upTo(r, 20*time.Second)), refill(r, "z1")}
@@ -74,6 +74,13 @@ func placementScenarios() []Scenario {
 		}),
 		of("place-flap", 3, placed(5), flapping),
 	}
+}
+
+// ofOwnCloud returns the scenario without other semantics of the cloud. If the cloud accepts instances without having
+// capacity for them, a set restores its balance only after hours.
+func ofOwnCloud(s Scenario) Scenario {
+	s.OwnCloud = true
+	return s
 }
 
 // refill restores the capacity a while later. The time is shorter than the wait that would exceed the patience of the

@@ -97,8 +97,10 @@ func (p *pass) createInstance(ctx context.Context, inputs resolve.Inputs, finger
 	}
 	// Create must not be called for a Machine that is gone, is being deleted or already has its instance. If the cloud
 	// no longer remembers the token of the request, another Create would create a second instance. The first Create
-	// needs no check if no other process can have launched the Machine.
-	if !ours || !p.states.get(p.machine).launch.ambiguousAt.IsZero() {
+	// needs no check if no other process can have launched the Machine. In a placement, a former leader could create a
+	// second instance in another place, unless beginAttempt shows that its Machine is outdated.
+	if !ours || !p.states.get(p.machine).launch.ambiguousAt.IsZero() ||
+		inPlacement(p.machine) && !p.machine.IsAwaitingCapacity() {
 		if err := p.confirm(ctx, "creating its instance"); err != nil {
 			return onError, err
 		}

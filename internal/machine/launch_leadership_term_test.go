@@ -88,6 +88,12 @@ func TestLiveReadsOnlyOfWhatAnotherProcessMayHaveChanged(t *testing.T) {
 	w.wantPhase(w.get("after"), v1beta1.MachineRunning)
 	want(t, "live reads for a machine that was created later", a.take())
 
+	w.createMachine("placed", func(m *v1beta1.Machine) {
+		m.Labels = map[string]string{v1beta1.LabelPlacementDomain: "zone-a"}
+	})
+	w.reconcile("placed")
+	want(t, "live reads for a machine whose set may change its class", a.take(), "get Machine")
+
 	w.createMachine("slow")
 	w.cloud.Script("Create", fakecloud.Step{Err: provider.Errorf(provider.DeadlineExceeded, "no answer")})
 	w.step(w.reconcile("slow").RequeueAfter)

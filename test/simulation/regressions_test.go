@@ -68,6 +68,8 @@ var regressions = []struct {
 		"budget-of-the-broken", 60, "", "", false},
 	{"a former leader with an old view of a machine updated it in place after its successor did",
 		"in-place-withdrawn", 1, "reports-failed", "14:two-leaders", false},
+	{"a former leader requested an instance that its successor was refused, and the set moved the machine to another zone",
+		"place-roll-on-delete", 660001, "quota-frees-late", "354:two-leaders", false},
 	{"a new process passed the version of a cached node to the driver, which then reported the update as done",
 		"update-by-agent-withdrawn", 4016, "", "", false},
 	{"pods that name a silent node were evicted and created again without end",

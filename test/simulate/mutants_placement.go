@@ -100,7 +100,7 @@ func placementMutants() []mutant {
 		},
 		{
 			name: "place-rollout-forgets-balance", file: "internal/fleet/machineset/observe_places.go",
-			oldText: "s.OthersLeave = ReplacesOtherSets(p.deployment)", newText: "s.OthersLeave = false",
+			oldText: "k.OthersLeave = ReplacesOtherSets(d)", newText: "k.OthersLeave = false",
 			scenario: "place-roll-both", finds: "placement step: |differs by", seed: 11,
 		},
 	}

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/fleet/machinedeployment"
 	"machinist.dev/machinist/internal/fleet/machineset"
 	"machinist.dev/machinist/internal/fleet/placement"
 	"machinist.dev/machinist/internal/fleet/placement/places"
-	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // Place is a domain with one of its classes, and the number of machines there before and after the change.
@@ -26,37 +24,14 @@ type Place struct {
 
 // placesOf returns what a set knows about the places of machines, as machineset reads it.
 func (p *simulation) placesOf(set *v1beta1.MachineSet) machineset.Places {
-	by := cmp.Or(p.deployment.Spec.Placement, set.Spec.Placement)
-	known := machineset.Places{Placement: by, Replicas: int(p.deployment.ReplicasOrDefault()), Capacity: p.capacity,
-		RebalancePaused: p.deployment.Spec.Paused, OthersLeave: machineset.ReplacesOtherSets(p.deployment),
-		InOtherSets: map[placement.Choice]int{},
-		Replaced:    map[placement.Choice]int{}, WaitingInOtherSets: map[placement.Choice]int{},
-		WithoutInstance: map[string]int{}}
-	if by == nil {
-		return machineset.Places{}
+	known := machineset.NewPlaces(set, p.deployment)
+	if known.Placement == nil {
+		return known
 	}
+	known.Capacity = p.capacity
 	for _, other := range p.sets {
-		if other.UID == set.UID {
-			continue
-		}
-		if machinedeployment.Revision(other) > machinedeployment.Revision(set) {
-			known.OthersLeave = false
-		}
-		for _, m := range p.machines[other.UID] {
-			if !machinestate.IsLive(m) {
-				continue
-			}
-			place := places.Of(m, other.Spec.Placement, by)
-			known.InOtherSets[place]++
-			if machinestate.HasReplaceAnnotation(m) || machinestate.MarkedForDeletion(m) {
-				known.Replaced[place]++
-			}
-			if places.Pending(m) {
-				known.WithoutInstance[place.ClassName]++
-			}
-			if places.AwaitsCapacity(m) {
-				known.WaitingInOtherSets[place]++
-			}
+		if other.UID != set.UID {
+			known.AddOtherSet(set, other, p.machines[other.UID])
 		}
 	}
 	return known

@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"cmp"
 	"context"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,17 +15,13 @@ import (
 
 // readPlaces reads where the machines of the deployment's other sets are, and the capacity of the classes.
 func (p *pass) readPlaces(ctx context.Context) error {
-	s, d := &p.state, p.deployment
-	s.Places = Places{Placement: s.Set.Spec.Placement, Replicas: int(s.Set.ReplicasOrDefault()),
-		NextRebalancing: p.known.rebalancing.until}
-	if d != nil && d.Spec.Placement != nil {
-		s.Places.Placement = d.Spec.Placement
-	}
+	s := &p.state
+	s.Places = NewPlaces(s.Set, p.deployment)
+	s.NextRebalancing = p.known.rebalancing.until
 	if s.Places.Placement == nil {
 		return nil
 	}
-	if d != nil {
-		s.Places.Replicas, s.RebalancePaused = int(max(0, d.ReplicasOrDefault())), d.Spec.Paused
+	if p.deployment != nil {
 		if err := p.countOtherSets(ctx); err != nil {
 			return err
 		}
@@ -61,40 +58,55 @@ func ReplacesOtherSets(d *v1beta1.MachineDeployment) bool {
 }
 
 func (p *pass) countOtherSets(ctx context.Context) error {
-	s := &p.state
 	siblings, err := p.siblings(ctx)
 	if err != nil {
 		return err
 	}
-	s.InOtherSets, s.Replaced = map[placement.Choice]int{}, map[placement.Choice]int{}
-	s.OthersLeave = ReplacesOtherSets(p.deployment)
-	s.WithoutInstance, s.WaitingInOtherSets = map[string]int{}, map[placement.Choice]int{}
 	for _, sibling := range siblings {
 		machines, err := p.cachedMachines(ctx, sibling, nil)
 		if err != nil {
 			return err
 		}
-		if sibling.DeletionTimestamp.IsZero() && revisionOf(sibling) > revisionOf(s.Set) {
-			s.OthersLeave = false
-		}
-		for _, m := range machines {
-			if !machinestate.IsLive(m) {
-				continue
-			}
-			place := places.Of(m, sibling.Spec.Placement, s.Places.Placement)
-			s.InOtherSets[place]++
-			if isReplaced(m) {
-				s.Replaced[place]++
-			}
-			if places.Pending(m) {
-				s.WithoutInstance[place.ClassName]++
-			}
-			if places.AwaitsCapacity(m) {
-				s.WaitingInOtherSets[place]++
-			}
-		}
+		p.state.AddOtherSet(p.state.Set, sibling, machines)
 	}
 	return nil
+}
+
+// NewPlaces returns what a set knows before the machines of other sets and the capacity of classes are read. The
+// deployment is nil if the set belongs to none.
+func NewPlaces(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) Places {
+	k := Places{Placement: set.Spec.Placement, Replicas: int(set.ReplicasOrDefault())}
+	if d != nil {
+		k.Placement = cmp.Or(d.Spec.Placement, set.Spec.Placement)
+		k.Replicas, k.RebalancePaused = int(max(0, d.ReplicasOrDefault())), d.Spec.Paused
+		k.OthersLeave = ReplacesOtherSets(d)
+	}
+	k.InOtherSets, k.Replaced = map[placement.Choice]int{}, map[placement.Choice]int{}
+	k.WithoutInstance, k.WaitingInOtherSets = map[string]int{}, map[placement.Choice]int{}
+	return k
+}
+
+// AddOtherSet counts the machines of another set of the deployment.
+func (k *Places) AddOtherSet(set, other *v1beta1.MachineSet, machines []*v1beta1.Machine) {
+	if other.DeletionTimestamp.IsZero() && revisionOf(other) > revisionOf(set) {
+		k.OthersLeave = false
+	}
+	for _, m := range machines {
+		if !machinestate.IsLive(m) {
+			continue
+		}
+		place := places.Of(m, other.Spec.Placement, k.Placement)
+		k.InOtherSets[place]++
+		if isReplaced(m) {
+			k.Replaced[place]++
+		}
+		if places.Pending(m) {
+			k.WithoutInstance[place.ClassName]++
+		}
+		if places.AwaitsCapacity(m) {
+			k.WaitingInOtherSets[place]++
+		}
+	}
 }
 
 // setsOfClass returns the sets whose placement contains the class.

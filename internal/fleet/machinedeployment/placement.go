@@ -75,6 +75,7 @@ func (c conditions) setPlacement(d *v1beta1.MachineDeployment, v *view) {
 			capacity[option.ClassName] = known
 		}
 	}
+	places.AddUnlaunchable(capacity, v.currentMachines())
 	report := placement.New(placement.State{Placement: by, Replicas: int(max(0, d.ReplicasOrDefault())), Machines: counted,
 		Waiting: waiting, Capacity: capacity, Now: c.now}).Report()
 	if v.outdatedMachines() == 0 && report.Settled() {
@@ -86,11 +87,15 @@ func (c conditions) setPlacement(d *v1beta1.MachineDeployment, v *view) {
 // placeableReplicas returns how many of the replicas have a place. The sets never get more replicas, because a rollout
 // would wait for machines that are never created.
 func (v *view) placeableReplicas(d *v1beta1.MachineDeployment) int32 {
-	var current []*v1beta1.Machine
-	if v.currentIndex >= 0 {
-		current = v.machines[v.sets[v.currentIndex].UID]
+	return placeable(d, v.currentMachines())
+}
+
+// currentMachines returns the machines of the newest set.
+func (v *view) currentMachines() []*v1beta1.Machine {
+	if v.currentIndex < 0 {
+		return nil
 	}
-	return placeable(d, current)
+	return v.machines[v.sets[v.currentIndex].UID]
 }
 
 // placeable returns how many replicas the domains can have, because of their maxReplicas. current contains the machines

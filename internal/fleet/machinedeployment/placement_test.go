@@ -2,12 +2,16 @@ package machinedeployment
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/placement"
 )
 
 func machineOfClass(name, class string) *v1beta1.Machine {
@@ -42,6 +46,44 @@ func TestPlaceableReplicas(t *testing.T) {
 			}
 			if got := placeable(d, test.current); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+// Rule: placement-reported.
+func TestBalancedNamesRejectedClasses(t *testing.T) {
+	d, set := deployment("a"), setOf("a", 3, noon)
+	d.Spec.Placement = &v1beta1.Placement{Domains: []v1beta1.PlacementDomain{{Name: "zone-a",
+		Options: []v1beta1.PlacementOption{{ClassName: "a"}, {ClassName: "b"}}}}}
+	d.Spec.Template.Spec.ClassRef, set.Spec.Template.Spec.ClassRef = nil, nil
+	set.Spec.Placement = d.Spec.Placement
+	var machines []*v1beta1.Machine
+	for i := range 3 {
+		m := machineOfClass(fmt.Sprint("m", i), "a")
+		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionLaunched,
+			Status: metav1.ConditionFalse, Reason: v1beta1.ReasonInvalidConfiguration})
+		machines = append(machines, m)
+	}
+	for name, test := range map[string]struct {
+		machines []*v1beta1.Machine
+		capacity map[string]placement.Capacity
+		want     string
+	}{
+		"by its status": {nil, map[string]placement.Capacity{"a": {Rejected: v1beta1.ReasonInvalidProviderSpec}},
+			"from class a in zone-a (InvalidProviderSpec)."},
+		"by its machines": {machines, nil, "from class a in zone-a (InvalidConfiguration). The next machine gets class b in zone-a."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := int32(len(test.machines))
+			d.Spec.Replicas, set.Spec.Replicas = &n, &n
+			v := viewed(t, d, []*v1beta1.MachineSet{set}, map[types.UID][]*v1beta1.Machine{set.UID: test.machines})
+			v.capacity = test.capacity
+			status := v1beta1.MachineDeploymentStatus{}
+			conditions{&status, 1, noon}.setPlacement(d, v)
+			c := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionBalanced)
+			if c == nil || !strings.Contains(c.Message, "No instance can be created "+test.want) {
+				t.Errorf("Balanced is %+v, want %q in its message", c, test.want)
 			}
 		})
 	}

@@ -106,10 +106,8 @@ func (s *State) newPlanner(by *v1beta1.Placement, counted map[placement.Choice]i
 		c.Pending = withoutInstance[class]
 		capacity[class] = c
 	}
-	for _, class := range s.rejectedClasses() {
-		c := capacity[class]
-		c.Missing = true
-		capacity[class] = c
+	if s.Set.Spec.Placement != nil {
+		places.AddUnlaunchable(capacity, s.unsteady())
 	}
 	return placement.New(placement.State{Placement: by, Replicas: s.Places.Replicas, Machines: counted, Leaving: leaving,
 		Waiting: waiting, Own: own,
@@ -237,25 +235,6 @@ func setPlace(m *v1beta1.Machine, place placement.Choice) {
 		m.Labels = map[string]string{}
 	}
 	m.Labels[v1beta1.LabelPlacementDomain] = place.Domain
-}
-
-// rejectedClasses returns the classes of the placement from which several machines cannot be launched.
-func (s *State) rejectedClasses() []string {
-	if s.Set.Spec.Placement == nil {
-		return nil
-	}
-	n := make(map[string]int)
-	var rejected []string
-	for _, m := range s.unsteady() {
-		c := machinestate.UnlaunchableCondition(m)
-		// The condition of a machine that has just got the class is about its former class.
-		if machinestate.IsLive(m) && c != nil && c.ObservedGeneration >= m.Generation && m.Spec.ClassRef != nil {
-			if n[m.Spec.ClassRef.Name]++; n[m.Spec.ClassRef.Name] == maxRejectedMachines {
-				rejected = append(rejected, m.Spec.ClassRef.Name)
-			}
-		}
-	}
-	return rejected
 }
 
 // adoptableByPlacement divides orphans into those whose class is an option of the placement and the others.

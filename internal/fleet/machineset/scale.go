@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/disruption"
 	"machinist.dev/machinist/internal/fleet/placement"
+	"machinist.dev/machinist/internal/fleet/placement/places"
 	"machinist.dev/machinist/internal/fleet/rollout/handover"
 	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/validation"
@@ -24,10 +25,6 @@ import (
 const (
 	// maxReplicas is the CRD's maximum. The controller ignores a set with more replicas.
 	maxReplicas = 100000
-
-	// maxRejectedMachines is a limit for machines that cannot be launched because of their configuration. A set with
-	// this number of such machines with the same configuration creates no more machines.
-	maxRejectedMachines = 3
 
 	// frozenPoll is how often a frozen set with missing machines checks whether the process may create machines again.
 	frozenPoll = 10 * time.Second
@@ -399,7 +396,7 @@ func (s State) rejectedConfiguration() ConditionReason {
 			rejected = append(rejected, m)
 		}
 	}
-	if len(rejected) < maxRejectedMachines {
+	if len(rejected) < places.MaxUnlaunchable {
 		return ConditionReason{}
 	}
 	why := machinestate.UnlaunchableCondition(firstByName(rejected, 1)[0])

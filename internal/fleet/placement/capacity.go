@@ -13,8 +13,12 @@ type Capacity struct {
 	// Pending is the number of the deployment's machines of the class that have no instance but may create one,
 	// including a machine that Move moves.
 	Pending int
-	// Missing is true if the class does not exist or is being deleted. No machine gets such a class.
+	// Missing is true if the class does not exist or is being deleted, or if several machines of the class cannot be
+	// launched. No machine gets such a class.
 	Missing bool
+	// Rejected is the reason why no instance can be created from the class, for reports. It is empty if the class is
+	// valid, or if it is not known whether the class is valid.
+	Rejected string
 }
 
 // available reports whether a new machine of the class may create an instance now. If the class is exhausted and its

@@ -12,8 +12,11 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// maxListed is the maximum number of domains, or classes, that a message lists.
-const maxListed = 10
+// listedDomains and listedClasses are the maximum numbers of domains and of classes that a sentence of a message lists.
+const (
+	listedDomains = 10
+	listedClasses = 3
+)
 
 // Balanced returns the status, the reason and the message of the condition Balanced.
 func (r Report) Balanced() (balanced bool, reason, message string) {
@@ -22,7 +25,7 @@ func (r Report) Balanced() (balanced bool, reason, message string) {
 	case r.Unplaced > 0 && r.Blocked == NoOption:
 		reason = v1beta1.ReasonClassNotFound
 		sentences = append(sentences, r.unplaced()+
-			": the classes of all domains below maxReplicas do not exist or are being deleted. Create the classes or change spec.placement.")
+			": no class of a domain below maxReplicas can be used. Create or correct the classes, or change spec.placement.")
 	case r.Unplaced > 0:
 		reason = v1beta1.ReasonBoundsReached
 		sentences = append(sentences, r.unplaced()+
@@ -67,10 +70,10 @@ func (r Report) unplaced() string {
 // those with the largest differences.
 func (r Report) distribution() string {
 	listed := slices.Clone(r.Domains)
-	rest := len(listed) - maxListed
+	rest := len(listed) - listedDomains
 	if rest > 0 {
 		slices.SortStableFunc(listed, func(a, b DomainReport) int { return cmp.Compare(b.skew(), a.skew()) })
-		listed = listed[:maxListed]
+		listed = listed[:listedDomains]
 	}
 	var parts []string
 	for i, d := range listed {
@@ -105,11 +108,15 @@ func (d DomainReport) skew() float64 {
 	return max(float64(d.Machines)-d.Share, d.Share-float64(d.Machines))
 }
 
-// unavailable describes the options without capacity, and then the options whose classes are missing.
+// unavailable describes the options without capacity, and then the options whose classes are rejected or missing.
 func (r Report) unavailable() (sentences []string) {
-	var exhausted, missing []string
+	var exhausted, rejected, missing []string
 	for _, o := range r.Unavailable {
-		if o.Missing {
+		switch {
+		case o.Rejected != "":
+			rejected = append(rejected, fmt.Sprintf("%s in %s (%s)", o.ClassName, o.Domain, o.Rejected))
+			continue
+		case o.Missing:
 			missing = append(missing, o.ClassName+" in "+o.Domain)
 			continue
 		}
@@ -126,6 +133,9 @@ func (r Report) unavailable() (sentences []string) {
 	if len(exhausted) > 0 {
 		sentences = append(sentences, "The cloud has no capacity for "+classes(exhausted)+".")
 	}
+	if len(rejected) > 0 {
+		sentences = append(sentences, "No instance can be created from "+classes(rejected)+".")
+	}
 	if len(missing) > 0 {
 		list := classes(missing)
 		sentences = append(sentences, strings.ToUpper(list[:1])+list[1:]+verb(len(missing), "does not exist or is",
@@ -140,8 +150,8 @@ func classes(list []string) string {
 	if len(list) > 1 {
 		noun = "the classes "
 	}
-	if rest := len(list) - maxListed; rest > 0 {
-		list = append(list[:maxListed:maxListed], fmt.Sprintf("and %d more", rest))
+	if rest := len(list) - listedClasses; rest > 0 {
+		list = append(list[:listedClasses:listedClasses], fmt.Sprintf("and %d more", rest))
 	}
 	return noun + strings.Join(list, ", ")
 }

@@ -12,7 +12,7 @@ import (
 type Report struct {
 	// Domains are the domains of the placement in its order, and then unknown domains that have machines.
 	Domains []DomainReport
-	// Unavailable are the options that get no machine or at most one, because the class is exhausted or missing.
+	// Unavailable are the options whose class is exhausted, missing or rejected.
 	Unavailable []OptionReport
 	// Next is the place of the next machine. If NextWaits is true, the machine waits for capacity there.
 	Next      Choice
@@ -44,7 +44,7 @@ type DomainReport struct {
 	Share    float64
 }
 
-// OptionReport describes an option whose class is exhausted or missing.
+// OptionReport describes an option whose class is exhausted, missing or rejected.
 type OptionReport struct {
 	Choice
 	Capacity
@@ -58,7 +58,7 @@ func (p *Planner) Report() Report {
 	for _, d := range p.domains {
 		r.Domains = append(r.Domains, p.reportDomain(d))
 		for _, o := range d.options {
-			if o.capacity.Exhausted || o.capacity.Missing {
+			if o.capacity.Exhausted || o.capacity.Missing || o.capacity.Rejected != "" {
 				r.Unavailable = append(r.Unavailable, OptionReport{Choice{d.name, o.className}, *o.capacity})
 			}
 		}

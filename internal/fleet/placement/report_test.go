@@ -51,7 +51,11 @@ func TestBalanced(t *testing.T) {
 		{"exactly at the bounds", State{Placement: placementOf(domainOf("a", "a1", "max=1")), Replicas: 1, Machines: map[Choice]int{{"a", "a1"}: 1}}, v1beta1.ReasonWithinMaxSkew,
 			"The distribution is within maxSkew 1: a has 1 machine (share 1)."},
 		{"missing class", State{Placement: placementOf(domainOf("a", "a1")), Replicas: 1, Capacity: map[string]Capacity{"a1": {Missing: true}}}, v1beta1.ReasonClassNotFound,
-			"1 of 1 machine has no place: the classes of all domains below maxReplicas do not exist or are being deleted. Create the classes or change spec.placement. The distribution is within maxSkew 1: a has 0 machines (share 1). Class a1 in a does not exist or is being deleted."},
+			"1 of 1 machine has no place: no class of a domain below maxReplicas can be used. Create or correct the classes, or change spec.placement. The distribution is within maxSkew 1: a has 0 machines (share 1). Class a1 in a does not exist or is being deleted."},
+		{"rejected class", State{Placement: zones(), Replicas: 3, Machines: one, Capacity: map[string]Capacity{"b1": {Rejected: v1beta1.ReasonInvalidProviderSpec}}}, v1beta1.ReasonWithinMaxSkew,
+			"The distribution is within maxSkew 1: a has 1 machine (share 1), b has 1 (share 1), c has 1 (share 1). No instance can be created from class b1 in b (InvalidProviderSpec). The next machine gets class a1 in a."},
+		{"machines of all classes cannot be launched", State{Placement: placementOf(domainOf("a", "a1")), Replicas: 1, Capacity: map[string]Capacity{"a1": {Missing: true, Rejected: v1beta1.ReasonInvalidConfiguration}}}, v1beta1.ReasonClassNotFound,
+			"1 of 1 machine has no place: no class of a domain below maxReplicas can be used. Create or correct the classes, or change spec.placement. The distribution is within maxSkew 1: a has 0 machines (share 1). No instance can be created from class a1 in a (InvalidConfiguration)."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.state.Now = noon
@@ -85,7 +89,7 @@ func TestBalancedListsWhatMatters(t *testing.T) {
 	_, _, message := New(s).Report().Balanced()
 	for _, want := range []string{
 		"maxSkew 1: zone-30 has 0 machines (share 1), zone-31 has 2 (share 1), zone-0 has 1 (share 1), ",
-		"zone-7 has 1 (share 1), and 22 other domains with smaller differences.", "(next try at 2026-12-01T12:30:00Z), and 22 more.",
+		"zone-7 has 1 (share 1), and 22 other domains with smaller differences.", "(next try at 2026-12-01T12:30:00Z), and 29 more.",
 	} {
 		if !strings.Contains(message, want) {
 			t.Errorf("the message does not contain %q: %s", want, message)

@@ -50,7 +50,7 @@ func AwaitsCapacity(m *v1beta1.Machine) bool {
 }
 
 // CapacityOf returns what the status of the placement's classes says about their capacity. The result does not contain
-// classes whose capacity is not known to be exhausted.
+// classes of which no problem is known.
 func CapacityOf(ctx context.Context, reader client.Reader, namespace string,
 	by *v1beta1.Placement) (map[string]placement.Capacity, error) {
 	capacity := make(map[string]placement.Capacity)
@@ -77,15 +77,51 @@ func CapacityOfClass(ctx context.Context, reader client.Reader, namespace, name 
 	case !class.DeletionTimestamp.IsZero():
 		return placement.Capacity{Missing: true}, nil
 	}
+	known := placement.Capacity{Rejected: rejectionOf(class)}
 	c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionCapacityAvailable)
 	if c == nil || c.Status != metav1.ConditionFalse {
-		return placement.Capacity{}, nil
+		return known, nil
 	}
-	exhausted := placement.Capacity{Exhausted: true, Since: c.LastTransitionTime.Time}
-	if class.Status.CapacityRetryTime != nil {
-		exhausted.RetryTime = class.Status.CapacityRetryTime.Time
+	known.Exhausted, known.Since = true, c.LastTransitionTime.Time
+	known.RetryTime = timeOrZero(class.Status.CapacityRetryTime)
+	return known, nil
+}
+
+// rejectionOf returns the reason why the provider rejects the class, or "". A provider that cannot reach its cloud does
+// not reject the class.
+func rejectionOf(class *v1beta1.MachineClass) string {
+	c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration != class.Generation ||
+		c.Reason == v1beta1.ReasonProviderUnavailable {
+		return ""
 	}
-	return exhausted, nil
+	return c.Reason
+}
+
+// MaxUnlaunchable is a limit for machines that cannot be launched because of their configuration. No more machines
+// are created from the configuration of this number of such machines.
+const MaxUnlaunchable = 3
+
+// AddUnlaunchable marks the classes from which several of the machines of a set cannot be launched. The set creates no
+// more machines of these classes.
+func AddUnlaunchable(capacity map[string]placement.Capacity, machines []*v1beta1.Machine) {
+	n := make(map[string]int)
+	for _, m := range machines {
+		c := machinestate.UnlaunchableCondition(m)
+		// The condition of a machine that has just got the class is about its former class.
+		if !machinestate.IsLive(m) || c == nil || c.ObservedGeneration < m.Generation || m.Spec.ClassRef == nil {
+			continue
+		}
+		class := m.Spec.ClassRef.Name
+		if n[class]++; n[class] == MaxUnlaunchable {
+			known := capacity[class]
+			if !known.Missing && known.Rejected == "" {
+				known.Rejected = c.Reason
+			}
+			known.Missing = true
+			capacity[class] = known
+		}
+	}
 }
 
 // CapacityChanged passes events that may change which classes a placement can use.
@@ -101,6 +137,7 @@ func sameCapacity(was, is *v1beta1.MachineClass) bool {
 	before := meta.FindStatusCondition(was.Status.Conditions, v1beta1.ConditionCapacityAvailable)
 	after := meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionCapacityAvailable)
 	return was.DeletionTimestamp.IsZero() == is.DeletionTimestamp.IsZero() && sameStatus(before, after) &&
+		rejectionOf(was) == rejectionOf(is) &&
 		timeOrZero(was.Status.CapacityRetryTime).Equal(timeOrZero(is.Status.CapacityRetryTime))
 }
 

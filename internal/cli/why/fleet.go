@@ -35,6 +35,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 	}
 	if !deleted {
 		findings = append(findings, conditionFindings(about, f.Deployment, conditions)...)
+		findings = append(findings, silentFindings(f)...)
 		findings = append(findings, optionFindings(f.Deployment, f.Now)...)
 	}
 	for _, g := range Groups(f.Machines, func(m *v1beta1.Machine) string { return m.Name }) {

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/placement/places"
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
@@ -42,6 +45,28 @@ func optionFindings(d *v1beta1.MachineDeployment, now time.Time) (findings []Fin
 		findings = append(findings, Finding{Object: "machinedeployment/" + d.Name, Reason: v1beta1.ReasonInsufficientResources,
 			Description:  fmt.Sprintf("The cloud has no capacity for %s of spec.placement either.", wording.Count(more, "other option")),
 			Instructions: "To see all options, run machinist status -o wide"})
+	}
+	return findings
+}
+
+// silentFindings explains the domains of a deployment in which most Nodes are not Ready.
+func silentFindings(f FleetFacts) (findings []Finding) {
+	if f.Deployment == nil {
+		return nil
+	}
+	about := "machinedeployment/" + f.Deployment.Name
+	for _, d := range places.Silent(f.Deployment.Spec.Placement, f.Machines) {
+		finding := Finding{Object: about, Reason: v1beta1.ReasonMeltdown,
+			Description: fmt.Sprintf("The Nodes of %d of %d machines in domain %s are not Ready. The probable cause is an outage of the zone.",
+				d.NotReady, d.Machines, d.Domain),
+			NextStep: "While most Nodes of the zone are not Ready, Machinist does not replace its machines. New machines go to the domains that lack machines, as usual.",
+			Instructions: fmt.Sprintf("To create new machines only in other domains, set weight of domain %s to 0: kubectl edit %s -n %s",
+				d.Domain, argument(about), f.Deployment.Namespace),
+		}
+		if c := meta.FindStatusCondition(f.Deployment.Status.Conditions, v1beta1.ConditionBalanced); c != nil {
+			finding.Condition, finding.Message = c.Type, c.Message
+		}
+		findings = append(findings, finding)
 	}
 	return findings
 }

@@ -43,6 +43,15 @@ func TestExplainPlacement(t *testing.T) {
 	due := placedIn([]string{"zone-a small-a! large-a", "zone-b small-b"})
 	past := ago(time.Second)
 	due.Status.Placement[0].RetryTime = &past
+	silent := placedIn([]string{"zone-a small-a", "zone-b small-b"}, newCondition(v1beta1.ConditionBalanced,
+		metav1.ConditionTrue, v1beta1.ReasonWithinMaxSkew, "The distribution is within maxSkew 1: zone-a has 3 machines (share 3), "+
+			"zone-b has 3 (share 3). Most Nodes in zone-a are not Ready. The next machine gets class small-a in zone-a."))
+	machines := map[string][]*v1beta1.Machine{}
+	for i := range 3 {
+		machines["silent"] = append(machines["silent"], machine(func(m *v1beta1.Machine) {
+			m.Name, m.Spec.ClassRef = fmt.Sprintf("web-%d", i), &v1beta1.LocalRef{Name: "small-a"}
+		}, no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "", time.Minute)))
+	}
 	var many []string
 	for i := range 10 {
 		many = append(many, fmt.Sprintf("zone-%d small-%d!", i, i))
@@ -58,10 +67,11 @@ func TestExplainPlacement(t *testing.T) {
 			v1beta1.ReasonInsufficientResources, "The distribution exceeds maxSkew 1.")),
 		"waits":    waits,
 		"all-full": placedIn(many),
+		"silent":   silent,
 	} {
 		t.Run(name, func(t *testing.T) {
 			view := View{Now: now, Object: "machinedeployment/web", Namespace: "prod",
-				Findings: ExplainFleet(FleetFacts{Deployment: d, Now: now})}
+				Findings: ExplainFleet(FleetFacts{Deployment: d, Machines: machines[name], Now: now})}
 			checkGolden(t, "placement-"+name, view, printer.Style{})
 		})
 	}

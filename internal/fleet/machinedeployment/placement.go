@@ -2,6 +2,8 @@ package machinedeployment
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,6 +81,7 @@ func (c conditions) setPlacement(d *v1beta1.MachineDeployment, v *view) {
 	report := placement.New(placement.State{Placement: by, Replicas: int(max(0, d.ReplicasOrDefault())), Machines: counted,
 		Waiting: waiting, Capacity: capacity, Now: c.now}).Report()
 	if v.outdatedMachines() == 0 && report.Settled() {
+		report.Silent = places.SilentDomains(by, slices.Concat(slices.Collect(maps.Values(v.machines))...))
 		balanced, reason, message := report.Balanced()
 		c.set(v1beta1.ConditionBalanced, balanced, reason, reason, message)
 	}

@@ -260,6 +260,7 @@ func (c conditions) balanced(s State) {
 		return
 	}
 	if report := s.planner().Report(); report.Settled() {
+		report.Silent = places.SilentDomains(s.Set.Spec.Placement, s.Machines)
 		truth, reason, message := report.Balanced()
 		c.set(v1beta1.ConditionBalanced, truth, reason, wording.Shorten(message))
 	}

@@ -12,7 +12,8 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// listedDomains and listedClasses are the maximum numbers of domains and of classes that a sentence of a message lists.
+// listedDomains limits the domains whose distribution a message describes. listedClasses limits the classes or domains
+// that every other sentence lists.
 const (
 	listedDomains = 10
 	listedClasses = 3
@@ -46,7 +47,10 @@ func (r Report) Balanced() (balanced bool, reason, message string) {
 	if reason == v1beta1.ReasonSkewExceeded {
 		sentences = append(sentences, r.remedy())
 	}
-	if len(r.Unavailable) > 0 && r.Blocked == "" {
+	if len(r.Silent) > 0 {
+		sentences = append(sentences, "Most Nodes in "+list(r.Silent)+" are not Ready.")
+	}
+	if len(r.Unavailable)+len(r.Silent) > 0 && r.Blocked == "" {
 		sentences = append(sentences, r.next())
 	}
 	return balanced, reason, strings.Join(sentences, " ")
@@ -137,23 +141,26 @@ func (r Report) unavailable() (sentences []string) {
 		sentences = append(sentences, "No instance can be created from "+classes(rejected)+".")
 	}
 	if len(missing) > 0 {
-		list := classes(missing)
-		sentences = append(sentences, strings.ToUpper(list[:1])+list[1:]+verb(len(missing), "does not exist or is",
+		subject := classes(missing)
+		sentences = append(sentences, strings.ToUpper(subject[:1])+subject[1:]+verb(len(missing), "does not exist or is",
 			"do not exist or are")+" being deleted.")
 	}
 	return sentences
 }
 
 // classes lists classes after the noun.
-func classes(list []string) string {
-	noun := "class "
-	if len(list) > 1 {
-		noun = "the classes "
+func classes(all []string) string {
+	if len(all) > 1 {
+		return "the classes " + list(all)
 	}
-	if rest := len(list) - listedClasses; rest > 0 {
-		list = append(list[:listedClasses:listedClasses], fmt.Sprintf("and %d more", rest))
+	return "class " + list(all)
+}
+
+func list(all []string) string {
+	if rest := len(all) - listedClasses; rest > 0 {
+		all = append(all[:listedClasses:listedClasses], fmt.Sprintf("and %d more", rest))
 	}
-	return noun + strings.Join(list, ", ")
+	return strings.Join(all, ", ")
 }
 
 // remedy describes what restores the distribution although all domains have capacity.

@@ -14,6 +14,8 @@ type Report struct {
 	Domains []DomainReport
 	// Unavailable are the options whose class is exhausted, missing or rejected.
 	Unavailable []OptionReport
+	// Silent are the domains in which most Nodes are not Ready. New machines go there as usual.
+	Silent []string
 	// Next is the place of the next machine. If NextWaits is true, the machine waits for capacity there.
 	Next      Choice
 	NextWaits bool

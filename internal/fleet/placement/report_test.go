@@ -74,6 +74,15 @@ func TestBalanced(t *testing.T) {
 	}
 }
 
+func TestBalancedNamesSilentDomains(t *testing.T) {
+	r := New(State{Placement: zones(), Replicas: 2, Machines: map[Choice]int{{"a", "a1"}: 1, {"b", "b1"}: 1}, Now: noon}).Report()
+	r.Silent = []string{"a", "c"}
+	const want = "Most Nodes in a, c are not Ready. The next machine gets class c1 in c."
+	if _, reason, message := r.Balanced(); reason != v1beta1.ReasonWithinMaxSkew || !strings.HasSuffix(message, want) {
+		t.Errorf("Balanced() = %s: %s", reason, message)
+	}
+}
+
 // TestBalancedListsWhatMatters shows that a message about many domains lists those with the largest differences.
 func TestBalancedListsWhatMatters(t *testing.T) {
 	s := State{Placement: placementOf(), Replicas: 32, Machines: map[Choice]int{}, Now: noon,

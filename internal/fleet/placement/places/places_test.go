@@ -1,6 +1,7 @@
 package places
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -42,6 +43,53 @@ func TestRejectionOf(t *testing.T) {
 				t.Errorf("after a valid class, the deployment is reconciled: %t", changed)
 			}
 		})
+	}
+}
+
+// Rule: placement-reported.
+func TestSilent(t *testing.T) {
+	by := &v1beta1.Placement{Domains: []v1beta1.PlacementDomain{
+		{Name: "zone-a", Options: []v1beta1.PlacementOption{{ClassName: "a1"}, {ClassName: "a2"}}},
+		{Name: "zone-b", Options: []v1beta1.PlacementOption{{ClassName: "b1"}}}}}
+	machines := func(n int, class, reason string) (all []*v1beta1.Machine) {
+		for range n {
+			m := &v1beta1.Machine{Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}}}
+			m.Status.NodeRef = &v1beta1.NodeRef{Name: "node"}
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionNodeHealthy, Reason: reason})
+			all = append(all, m)
+		}
+		return all
+	}
+	silent := func(n int, class string) []*v1beta1.Machine {
+		return machines(n, class, v1beta1.ReasonNodeUnresponsive)
+	}
+	ready := func(n int, class string) []*v1beta1.Machine { return machines(n, class, v1beta1.ReasonNodeReady) }
+	joining, leaving := silent(3, "a1"), silent(3, "a1")
+	for i := range joining {
+		joining[i].Status.NodeRef = nil
+		leaving[i].DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	}
+	for name, test := range map[string]struct {
+		machines []*v1beta1.Machine
+		want     []Silence
+	}{
+		"most Nodes, in two classes": {slices.Concat(silent(2, "a1"), silent(1, "a2"), ready(2, "a1"), ready(9, "b1")),
+			[]Silence{{"zone-a", 5, 3}}},
+		"both domains":     {slices.Concat(silent(3, "b1"), silent(4, "a1")), []Silence{{"zone-a", 4, 4}, {"zone-b", 3, 3}}},
+		"half of them":     {slices.Concat(silent(3, "a1"), ready(3, "a1")), nil},
+		"too few":          {silent(2, "a1"), nil},
+		"other conditions": {machines(3, "a1", v1beta1.ReasonNodeConditionsFailed), nil},
+		"no domain":        {silent(3, "x"), nil},
+		"joining, leaving": {slices.Concat(joining, leaving), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Silent(by, test.machines); !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+	if got := Silent(nil, silent(3, "a1")); got != nil {
+		t.Errorf("without a placement: %v", got)
 	}
 }
 

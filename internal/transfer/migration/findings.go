@@ -61,6 +61,8 @@ const (
 	CodeTemplateApplied = "TemplateApplied"
 	// CodeRolloutPending: no set has the current template of the deployment, so a rollout begins after the migration.
 	CodeRolloutPending = "RolloutPending"
+	// CodeMergeable: several deployments or sets differ only in the zone of their classes.
+	CodeMergeable = "Mergeable"
 	// CodeRefused: the API server rejects the converted object.
 	CodeRefused = "Refused"
 	// CodeOverlaps: an older Migration migrates the same fleet, or stops the same old controller.

@@ -371,6 +371,7 @@ func (p *planner) finish() {
 		}
 	}
 	p.checkNames()
+	p.suggestMerges()
 	var classes []string
 	for _, c := range p.plan.classes {
 		line := "class " + c.name

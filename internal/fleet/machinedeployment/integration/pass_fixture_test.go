@@ -172,12 +172,15 @@ func filter(list client.ObjectList, selector fields.Selector) error {
 		return err
 	}
 	r := selector.Requirements()[0]
-	if r.Field != index.MachineByOwner && r.Field != index.MachineSetByOwner {
-		return fmt.Errorf("there is no index %s", r.Field)
-	}
 	return meta.SetList(list, slices.DeleteFunc(items, func(o runtime.Object) bool {
 		owner := metav1.GetControllerOf(o.(client.Object))
-		return owner == nil || string(owner.UID) != r.Value
+		switch r.Field {
+		case index.MachineByOwner, index.MachineSetByOwner:
+			return owner == nil || string(owner.UID) != r.Value
+		case "machine.orphan":
+			return owner != nil
+		}
+		panic("there is no index " + r.Field)
 	}))
 }
 

@@ -26,7 +26,13 @@ const (
 	classFour  = "four"
 )
 
-type fleet struct{ c client.Client }
+// fleet is the deployment whose machines are measured.
+type fleet struct {
+	c client.Client
+	// placed distributes the machines over three domains with one class each. A rollout then changes the version instead
+	// of the class.
+	placed bool
+}
 
 // userData has a realistic size. userData contains no bootstrap token, because the bench does not measure the
 // registration of nodes.
@@ -54,6 +60,13 @@ func (f fleet) create(ctx context.Context, surge string) error {
 		MaxUnavailable: ptr.To(intstr.FromInt32(0))}
 	d.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": deployment, v1beta1.LabelTypeVersion: "v1beta1"}
 	d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: classOne}
+	if f.placed {
+		d.Spec.Template.Spec.ClassRef, d.Spec.Placement = nil, &v1beta1.Placement{}
+		for _, name := range []string{classOne, classTwo, classThree} {
+			d.Spec.Placement.Domains = append(d.Spec.Placement.Domains, v1beta1.PlacementDomain{Name: "zone-" + name,
+				Options: []v1beta1.PlacementOption{{ClassName: name}}})
+		}
+	}
 	d.Spec.Template.Spec.Version = "v1.36.3"
 	d.Spec.Template.Spec.Node.Labels = labels
 	objects := []client.Object{
@@ -94,6 +107,9 @@ func (f fleet) scale(ctx context.Context, replicas int) error {
 }
 
 func (f fleet) rollTo(ctx context.Context, class string) error {
+	if f.placed {
+		return f.patch(ctx, `{"spec":{"template":{"spec":{"version":"v1.37.0"}}}}`)
+	}
 	return f.patch(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, class))
 }
 

@@ -26,6 +26,7 @@ type options struct {
 	workers  int
 	rounds   int
 	rolls    bool
+	placed   bool
 	limited  bool
 	passes   bool
 	json     bool
@@ -79,6 +80,7 @@ func command() *cobra.Command {
 	f.IntVar(&o.rounds, "rounds", 1,
 		"number of rounds for each number of machines, each with a new control plane; the results are the means of all rounds")
 	f.BoolVar(&o.rolls, "roll", true, "also measure a rolling update")
+	f.BoolVar(&o.placed, "placement", false, "distribute the machines over three domains with one class each")
 	f.BoolVar(&o.limited, "limit", true,
 		"also measure a bare client with the same writes; without it there are no ratios")
 	f.BoolVar(&o.passes, "passes", false,

@@ -104,7 +104,7 @@ func (b *bench) start(ctx context.Context, bin, dir string) error {
 	if err != nil {
 		return err
 	}
-	b.fleet = fleet{c}
+	b.fleet = fleet{c: c, placed: b.placed}
 	if b.pods > 0 {
 		b.printf("filling the target cluster with %d pods", b.pods)
 		if err := fill(ctx, b.stack.Target.Config(), b.pods); err != nil {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,13 +53,40 @@ func TestWritesPerMachineStayWithinBudget(t *testing.T) {
 	})
 	m.awaitNoWrites()
 	m.measureCreation("creation in a fast cloud")
-	m.measureRollout("rollout in a fast cloud")
+	m.measureRollout("rollout in a fast cloud", func() {
+		m.rollTo(examples.LargeClass)
+		m.awaitClasses("all of the new class", map[string]int{examples.LargeClass: m.machines})
+	})
 	m.measureDeletion("deletion in a fast cloud")
+	m.place()
+	m.measureCreation("creation with a placement")
+	m.measureRollout("rollout with a placement", func() {
+		m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"version":"v1.37.0"}}}}`)
+		m.await("all of the new version", func(machines []v1beta1.Machine) bool {
+			return len(machines) == m.machines && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+				return m.Status.Version != "v1.37.0" || m.Status.Phase != v1beta1.MachineRunning
+			})
+		})
+	})
+	m.measureDeletion("deletion with a placement")
 	// The instances now stay pending for longer than the interval between two checks.
 	boots := simcloud.Duration(1500 * time.Millisecond)
 	m.settings(simcloud.SettingsPatch{BootTime: &boots})
 	m.measureCreation("creation with instances that boot for 1.5s")
 	m.measureDeletion("deletion of these instances")
+}
+
+// place distributes the deployment, which has no machines, over three zones.
+func (m *budgeted) place() {
+	m.t.Helper()
+	var domains []string
+	for _, zone := range zones {
+		m.apply(zoneClass("small-"+zone, "small", zone))
+		domains = append(domains, `{"name":"zone-`+zone+`","options":[{"className":"small-`+zone+`"}]}`)
+	}
+	m.kubectl("patch", "md/workers", "--type=merge", "-p", `{"spec":{"template":{"spec":{"classRef":null}},"placement":{"domains":[`+
+		strings.Join(domains, ",")+`]}}}`)
+	m.awaitNoWrites()
 }
 
 type budgeted struct {
@@ -148,17 +176,14 @@ func (m *budgeted) measureCreation(what string) {
 // measureRollout measures a rolling update. For each machine, the budget covers a deletion, a creation, a mark on the
 // old Node, and a share of the writes to sets and deployment. The budget does not include writes to the status of
 // sets and deployments.
-func (m *budgeted) measureRollout(what string) {
+func (m *budgeted) measureRollout(what string, roll func()) {
 	m.t.Helper()
 	before := len(m.instances())
 	patched := map[string]int{}
 	for _, old := range m.awaitRunning(m.machines) {
 		patched[old.Status.NodeRef.Name] = 0
 	}
-	m.measure(what, 12.5, 2, func() {
-		m.rollTo(examples.LargeClass)
-		m.awaitClasses("all of the new class", map[string]int{examples.LargeClass: m.machines})
-	})
+	m.measure(what, 12.5, 2, roll)
 	for _, r := range m.requests(func(r auditlog.Request) bool {
 		return r.Verb == "patch" && r.Resource == "nodes" && r.Code < 300
 	}) {

@@ -56,7 +56,7 @@ func silentFindings(f FleetFacts) (findings []Finding) {
 	}
 	about := "machinedeployment/" + f.Deployment.Name
 	for _, d := range places.Silent(f.Deployment.Spec.Placement, f.Machines) {
-		finding := Finding{Object: about, Reason: v1beta1.ReasonMeltdown,
+		finding := Finding{Object: about, Reason: SilentDomain,
 			Description: fmt.Sprintf("The Nodes of %d of %d machines in domain %s are not Ready. The probable cause is an outage of the zone.",
 				d.NotReady, d.Machines, d.Domain),
 			NextStep: "While most Nodes of the zone are not Ready, Machinist does not replace its machines. New machines go to the domains that lack machines, as usual.",
@@ -64,7 +64,7 @@ func silentFindings(f FleetFacts) (findings []Finding) {
 				d.Domain, argument(about), f.Deployment.Namespace),
 		}
 		if c := meta.FindStatusCondition(f.Deployment.Status.Conditions, v1beta1.ConditionBalanced); c != nil {
-			finding.Condition, finding.Message = c.Type, c.Message
+			finding.Message = c.Message
 		}
 		findings = append(findings, finding)
 	}

@@ -96,6 +96,8 @@ const (
 	OwnerDeleting = "OwnerDeleting"
 	// OtherFinalizers means that finalizers of other controllers delay the deletion of an object.
 	OtherFinalizers = "ForeignFinalizers"
+	// SilentDomain means that most Nodes in a domain of spec.placement are not Ready.
+	SilentDomain = "SilentDomain"
 	// NoOwner means that a machine without a set is not replaced.
 	NoOwner = "NoOwner"
 	// NoBudget means that a machine is not replaced because its owner's maxInFlight is 0.

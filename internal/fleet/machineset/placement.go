@@ -123,12 +123,15 @@ func (p *Plan) plannerFor(s State) *placement.Planner {
 }
 
 // distribute chooses the places of the machines that move and of the machines to create, in the order in which the set
-// carries out the plan: waiting machines move, broken machines are deleted, and others are created.
+// carries out the plan: waiting machines move, orphans are adopted, broken machines are deleted, and others are created.
 func (p *Plan) distribute(s State, machines []*v1beta1.Machine) {
 	if s.Set.Spec.Placement == nil || !s.Set.DeletionTimestamp.IsZero() {
 		return
 	}
 	p.moveWaiting(s, machines)
+	for _, m := range p.Adopt {
+		p.plannerFor(s).Add(s.placeOf(m))
+	}
 	for _, m := range p.Remediate {
 		if !isReplaced(m) {
 			p.plannerFor(s).Remove(s.placeOf(m))
@@ -183,6 +186,9 @@ func (p *Plan) moveWaiting(s State, machines []*v1beta1.Machine) {
 			continue // The machine is deleted, because the rebalancing has failed.
 		}
 		from := s.placeOf(m)
+		if machinestate.UnlaunchableCondition(m) != nil && !s.Capacity[from.ClassName].Missing {
+			continue // The machine would fail in each class that has the same problem, and then move again.
+		}
 		if to, moves := p.plannerFor(s).Move(from); moves {
 			if p.moves == nil {
 				p.moves = make(map[types.UID]placement.Choice)

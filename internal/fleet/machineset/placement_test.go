@@ -140,6 +140,9 @@ func TestPlacement(t *testing.T) {
 			newMachine("a1", in("a-spot"), up), newMachine("b1", in("b-spot"), parked)), "move b1 to a/a-spot"},
 		{"a waiting machine stays if there is no capacity anywhere", placedState(aSet(1, placedBy(twoZones())),
 			[]string{"a-spot", "a-demand", "b-spot"}, newMachine("a1", in("a-spot"), parked)), ""},
+		{"a waiting machine stays if its configuration is rejected", placedState(aSet(1, placedBy(twoZones())), []string{"a-spot"},
+			newMachine("a1", in("a-spot"), parked, misconfigured, func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachinePending })),
+			""},
 		{"a machine that may be launching stays", placedState(aSet(1, placedBy(twoZones())), []string{"a-spot"},
 			newMachine("a1", in("a-spot"))), ""},
 		{"a paused machine stays", placedState(aSet(1, placedBy(twoZones())), []string{"a-spot"},
@@ -194,8 +197,12 @@ func TestStandaloneSetRebalances(t *testing.T) {
 func TestPlacementOfOrphans(t *testing.T) {
 	s := placedState(aSet(2, placedBy(twoZones())), nil, newMachine("x", in("a-spot"), up, abandoned),
 		newMachine("y", up, abandoned))
-	if got := Decide(s).String(); got != "adopt x; create 1; leave (OtherClass) y" {
+	p := Decide(s)
+	if got := p.String(); got != "adopt x; create 1; leave (OtherClass) y" {
 		t.Errorf("got %s", got)
+	}
+	if got := placesOf(p); got != "create b/b-spot" {
+		t.Errorf("got %s, want the new machine in the other domain", got)
 	}
 }
 

@@ -197,6 +197,14 @@ func (p *Planner) Move(from Choice) (to Choice, moves bool) {
 	return to, true
 }
 
+// Add counts a machine that joins the own set.
+func (p *Planner) Add(c Choice) {
+	p.machines[c]++
+	d := p.domain(c.Domain)
+	d.count++
+	d.own++
+}
+
 // Remove counts that a machine of the own set leaves a place.
 func (p *Planner) Remove(c Choice) {
 	if p.machines[c] <= 0 {
@@ -210,10 +218,7 @@ func (p *Planner) Remove(c Choice) {
 
 // add counts a machine that has no instance yet at a place.
 func (p *Planner) add(c Choice) {
-	p.machines[c]++
-	d := p.domain(c.Domain)
-	d.count++
-	d.own++
+	p.Add(c)
 	p.capacityOf(c.ClassName).Pending++
 }
 

@@ -186,7 +186,7 @@ func (p *Plan) moveWaiting(s State, machines []*v1beta1.Machine) {
 			continue // The machine is deleted, because the rebalancing has failed.
 		}
 		from := s.placeOf(m)
-		if machinestate.UnlaunchableCondition(m) != nil && !s.Capacity[from.ClassName].Missing {
+		if s.isRejected(m) {
 			continue // The machine would fail in each class that has the same problem, and then move again.
 		}
 		if to, moves := p.plannerFor(s).Move(from); moves {
@@ -199,6 +199,13 @@ func (p *Plan) moveWaiting(s State, machines []*v1beta1.Machine) {
 	if waiting {
 		p.waitForRetry(s)
 	}
+}
+
+// isRejected reports whether the configuration of the machine cannot be launched although its class exists.
+func (s *State) isRejected(m *v1beta1.Machine) bool {
+	c := machinestate.UnlaunchableCondition(m)
+	return c != nil && c.Reason != v1beta1.ReasonClassNotFound && c.Reason != v1beta1.ReasonClassDeleting &&
+		!s.Capacity[m.Spec.ClassRef.Name].Missing
 }
 
 // waitForRetry requests another plan when the next class without capacity may be tried again.

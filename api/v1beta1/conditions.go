@@ -363,6 +363,15 @@ const (
 	// ReasonVersionSkew surfaces when the target cluster's API server does not support the kubelet version of the
 	// rollout. The version is newer than the API server, or more than three minor versions older.
 	ReasonVersionSkew = "VersionSkew"
+
+	// ReasonPartitionReached surfaces when only the machines that spec.strategy.rollingUpdate.partition keeps on old
+	// revisions are left. The rollout continues after partition is lowered.
+	ReasonPartitionReached = "PartitionReached"
+
+	// ReasonWaitingForPromotion surfaces when the first machines of the newest revision exist, and
+	// spec.strategy.rollingUpdate.pauseAfter stops the rollout. The rollout continues after the duration of pauseAfter,
+	// or when the annotation machinist.dev/promote-revision names the revision.
+	ReasonWaitingForPromotion = "WaitingForPromotion"
 )
 
 // Conditions of a MachineHealthCheck.

@@ -145,6 +145,34 @@ type RollingUpdate struct {
 	// +optional
 	// +kubebuilder:default=0
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// partition is how many machines stay on old revisions. The rollout updates the other machines and then stops
+	// without an error. To continue, lower partition. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Partition int32 `json:"partition,omitempty"`
+
+	// pauseAfter stops the rollout of each revision once the first machines of the revision are available.
+	// +optional
+	PauseAfter *RolloutPause `json:"pauseAfter,omitempty"`
+}
+
+// RolloutPause stops a rollout after the first machines.
+type RolloutPause struct {
+	// machines is how many machines of the new revision are created before the rollout stops. If machines is at least
+	// replicas, the rollout does not stop.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	Machines int32 `json:"machines"`
+
+	// duration is how long these machines must be available without interruption before the rollout continues. If
+	// duration is not set, only the annotation machinist.dev/promote-revision continues the rollout. This annotation
+	// also ends a pause with a duration early.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be longer than 0s"
+	Duration *metav1.Duration `json:"duration,omitempty"`
 }
 
 // InPlaceOrchestration defines who selects the machines that are updated in place.
@@ -395,6 +423,22 @@ func (s DeploymentStrategy) MaxUnavailableOrDefault() intstr.IntOrString {
 		return intstr.FromInt32(DefaultMaxUnavailable)
 	}
 	return intOrStringOr(s.RollingUpdate.MaxUnavailable, DefaultMaxUnavailable)
+}
+
+// Partition returns rollingUpdate.partition, or 0 if the strategy is not RollingUpdate.
+func (s DeploymentStrategy) Partition() int32 {
+	if s.RollingUpdate == nil || s.TypeOrDefault() != StrategyRollingUpdate {
+		return 0
+	}
+	return max(0, s.RollingUpdate.Partition)
+}
+
+// PauseAfter returns rollingUpdate.pauseAfter, or nil if the strategy is not RollingUpdate.
+func (s DeploymentStrategy) PauseAfter() *RolloutPause {
+	if s.RollingUpdate == nil || s.TypeOrDefault() != StrategyRollingUpdate {
+		return nil
+	}
+	return s.RollingUpdate.PauseAfter
 }
 
 // InPlaceMaxUnavailableOrDefault returns inPlace.maxUnavailable, 1 if unset. It does not check the type of the

@@ -273,6 +273,13 @@ const (
 	// Value: an integer.
 	AnnotationRevision = "machinist.dev/revision"
 
+	// AnnotationPromoteRevision ends the pause of spec.strategy.rollingUpdate.pauseAfter for the revision with this
+	// number (status.currentRevision). The number of another revision has no effect.
+	//
+	// On: MachineDeployment. Set by: machinist rollout promote, users.
+	// Value: an integer.
+	AnnotationPromoteRevision = "machinist.dev/promote-revision"
+
 	// AnnotationHashVersion is the version of the algorithm with which the template hash was calculated.
 	//
 	// On: MachineSet. Set by: the manager.
@@ -312,6 +319,13 @@ const (
 	//
 	// On: MachineSet. Set by: the manager.
 	AnnotationExchangeSurge = "machinist.dev/exchange-surge"
+
+	// AnnotationPromoted marks the set of a revision whose rollout pauseAfter no longer stops. If the rollout undoes an
+	// unfinished rollout, the value is rolled-back, and partition does not stop the rollout either.
+	//
+	// On: MachineSet. Set by: the manager.
+	// Value: rolled-back or empty.
+	AnnotationPromoted = "machinist.dev/promoted"
 
 	// AnnotationOutdated marks a set of an old revision whose machines a rollout is replacing or updating. As long as
 	// the set has the annotation, the Nodes of its machines have NodeTaintOutdated and NodeAnnotationScaleDownDisabled.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/fleet/autoscaling"
 	"machinist.dev/machinist/internal/platform/validation"
 	"machinist.dev/machinist/internal/platform/versionskew"
 )
@@ -62,11 +63,32 @@ func ValidateDeployment(d *v1beta1.MachineDeployment, s Environment) (v Result) 
 			v.warn(strategy.Child("inPlace", "maxUnavailable"), "with 100%%, a rollout may remove all machines at once")
 		}
 	}
+	v.rolloutStops(strategy.Child("rollingUpdate"), d)
 	v.remediation(spec.Child("remediation"), d.Spec.Remediation)
 	if limit := d.Spec.RevisionHistoryLimit; limit != nil && *limit == 0 {
 		v.warn(spec.Child("revisionHistoryLimit"), "with 0, no revision is kept to roll back to")
 	}
 	return v
+}
+
+// rolloutStops validates partition and pauseAfter. The replicas of a node group come from the autoscaler, which may scale
+// below the partition at any time, so too large a partition is only a warning.
+func (v *Result) rolloutStops(path *field.Path, d *v1beta1.MachineDeployment) {
+	partition, replicas := d.Spec.Strategy.Partition(), d.Spec.Replicas
+	if replicas != nil && partition > *replicas {
+		detail := fmt.Sprintf("partition must not be above spec.replicas, which is %d", *replicas)
+		if autoscaling.IsNodeGroup(d.Annotations) {
+			v.warn(path.Child("partition"), "%d is above spec.replicas, which is %d now, so no machine is updated", partition,
+				*replicas)
+		} else {
+			v.refuse(field.Invalid(path.Child("partition"), partition, detail))
+		}
+	}
+	if pause := d.Spec.Strategy.PauseAfter(); pause != nil && replicas != nil && pause.Machines >= *replicas-partition &&
+		*replicas > 0 {
+		v.warn(path.Child("pauseAfter", "machines"), "a rollout updates at most %d machines (spec.replicas %d − partition %d), so "+
+			"it does not pause after %d", max(0, *replicas-partition), *replicas, partition, pause.Machines)
+	}
 }
 
 func (v *Result) remediation(path *field.Path, r v1beta1.MachineRemediation) {

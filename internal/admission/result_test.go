@@ -324,6 +324,41 @@ func TestUnwiseDeployments(t *testing.T) {
 	}
 }
 
+// Rule: manager-webhook-refuses.
+func TestRolloutStops(t *testing.T) {
+	const partition, pause = "spec.strategy.rollingUpdate.partition", "spec.strategy.rollingUpdate.pauseAfter.machines"
+	group := map[string]string{v1beta1.AutoscalerMinSizeAnnotation: "1", v1beta1.AutoscalerMaxSizeAnnotation: "6"}
+	for name, test := range map[string]struct {
+		replicas    *int32
+		update      v1beta1.RollingUpdate
+		strategy    v1beta1.DeploymentStrategyType
+		annotations map[string]string
+		want        want
+	}{
+		"partition below replicas":   {replicas: ptr.To[int32](3), update: v1beta1.RollingUpdate{Partition: 2}},
+		"partition equals replicas":  {replicas: ptr.To[int32](3), update: v1beta1.RollingUpdate{Partition: 3}},
+		"replicas are not known yet": {update: v1beta1.RollingUpdate{Partition: 3}},
+		"partition above replicas": {replicas: ptr.To[int32](3), update: v1beta1.RollingUpdate{Partition: 4},
+			want: want{errors: []string{partition + ": Invalid value: 4: partition must not be above spec.replicas, which is 3"}}},
+		"partition above replicas of a node group": {replicas: ptr.To[int32](3), update: v1beta1.RollingUpdate{Partition: 4},
+			annotations: group, want: want{warnings: []string{partition + ": 4 is above spec.replicas, which is 3 now"}}},
+		"pause in the middle": {replicas: ptr.To[int32](3), update: v1beta1.RollingUpdate{
+			PauseAfter: &v1beta1.RolloutPause{Machines: 2}}},
+		"pause after all machines": {replicas: ptr.To[int32](3), update: v1beta1.RollingUpdate{Partition: 1,
+			PauseAfter: &v1beta1.RolloutPause{Machines: 2}}, want: want{warnings: []string{pause + ": a rollout updates at most 2"}}},
+		"another strategy": {replicas: ptr.To[int32](3), update: v1beta1.RollingUpdate{Partition: 4},
+			strategy: v1beta1.StrategyOnDelete, want: want{warnings: []string{
+				"spec.strategy.rollingUpdate: the strategy OnDelete does not use this field"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deploymentNamed("d")
+			d.Annotations, d.Spec.Replicas = test.annotations, test.replicas
+			d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: test.strategy, RollingUpdate: &test.update}
+			test.want.check(t, ValidateDeployment(d, environment("")))
+		})
+	}
+}
+
 // Rule: unwise-is-warned.
 func TestOverlap(t *testing.T) {
 	own, other := claim("MachineDeployment", "d", "a"), claim("MachineSet", "d", "a")

@@ -9,16 +9,16 @@ import (
 func rolloutCommand(env *Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Follow, undo, restart or pause the rollout of a MachineDeployment",
-		Long: `Follow, undo, restart or pause the rollout of a MachineDeployment.
+		Short: "Follow, undo, restart, pause or promote the rollout of a MachineDeployment",
+		Long: `Follow, undo, restart, pause or promote the rollout of a MachineDeployment.
 
-The commands mean the same as those of kubectl rollout for a Deployment.`,
+Except promote, the commands mean the same as those of kubectl rollout for a Deployment.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(rolloutStatusCommand(env), rolloutHistoryCommand(env), rolloutUndoCommand(env),
 		rolloutRestartCommand(env),
-		rolloutPauseCommand(env), rolloutResumeCommand(env))
+		rolloutPauseCommand(env), rolloutResumeCommand(env), rolloutPromoteCommand(env))
 	return cmd
 }
 

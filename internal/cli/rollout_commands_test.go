@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -120,6 +121,40 @@ func TestRolloutPauseAndResume(t *testing.T) {
 	if got := f.machines(); len(got["b"]) != 2 {
 		t.Errorf("after the resume there are %v", got)
 	}
+}
+
+func TestRolloutPromote(t *testing.T) {
+	f := newRolloutFleet(t, 3)
+	reason := func(reason string) func(*v1beta1.MachineDeployment) bool {
+		return func(d *v1beta1.MachineDeployment) bool {
+			c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionProgressing)
+			return c != nil && c.Reason == reason && d.Status.ObservedGeneration == d.Generation
+		}
+	}
+	f.run("rollout", "promote", "md/web").fails(t, "cannot promote machinedeployment \"web\"", "pauseAfter is not set")
+	f.change(func(d *v1beta1.MachineDeployment) {
+		d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{PauseAfter: &v1beta1.RolloutPause{Machines: 1}, Partition: 1}
+	})
+	f.await("the strategy", reason(v1beta1.ReasonNewMachineSetAvailable))
+	f.run("rollout", "promote", "md/web").fails(t, "the rollout of revision 1 is complete")
+	f.roll("b")
+	f.await("the pause", reason(v1beta1.ReasonWaitingForPromotion))
+	f.run("rollout", "status", "md/web", "--watch=false").succeeds(t).prints(t,
+		"Waiting for machinedeployment \"web\" to roll out: 1 of 3 updated, 2 old left, 3 available: "+
+			"PauseAfter stops the rollout, with 2 machines of an old revision left; "+
+			"to continue now, run machinist rollout promote machinedeployment/web.\n")
+	f.run("rollout", "promote", "md/web").succeeds(t).prints(t,
+		"machinedeployment.machinist.dev/web promoted (revision 2)\n")
+	f.await("the partition", reason(v1beta1.ReasonPartitionReached))
+	f.run("rollout", "status", "md/web").succeeds(t).prints(t,
+		"machinedeployment \"web\" rolled out up to its partition: 2 of 3 updated, 1 old left, 3 available: "+
+			"Partition keeps 1 machine on old revisions; to update more machines, lower spec.strategy.rollingUpdate.partition.\n")
+	f.run("rollout", "promote", "md/web").fails(t, "the rollout has stopped at its partition")
+	if got := f.machines(); len(got["a"]) != 1 || len(got["b"]) != 2 {
+		t.Errorf("at the partition there are %v", got)
+	}
+	f.change(func(d *v1beta1.MachineDeployment) { d.Spec.Strategy.RollingUpdate.Partition = 0 })
+	f.run("rollout", "status", "md/web").succeeds(t).prints(t, "machinedeployment \"web\" successfully rolled out\n")
 }
 
 func TestStatusOfFailedRolloutSuggestsUndo(t *testing.T) {

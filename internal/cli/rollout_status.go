@@ -23,8 +23,9 @@ func rolloutStatusCommand(env *Env) *cobra.Command {
 		Long: `Show the progress of a rollout and wait until it is complete.
 
 The command fails if the rollout stops: the machines of the revision fail to launch, the rollout made no progress within
-spec.progressDeadline, or the controller rejects the deployment. It keeps waiting while the rollout is paused. If the
-connection to the API server breaks, the command tries again until --timeout.`,
+spec.progressDeadline, or the controller rejects the deployment. It keeps waiting while the rollout is paused or
+waits for its promotion. The command succeeds when only the machines that partition keeps on old revisions are left. If
+the connection to the API server breaks, the command tries again until --timeout.`,
 		Example: `  # Wait at most half an hour until the rollout of "web" is complete
   machinist rollout status md/web --timeout 30m
 
@@ -81,7 +82,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 			return true, 0, fmt.Errorf("machinedeployment %q: the current revision is %d, not %d", name, last.Revision,
 				s.revision)
 		}
-		if !s.watch || last.State == rollout.StateComplete || last.State == rollout.StateFailed {
+		if !s.watch || last.IsDone() || last.State == rollout.StateFailed {
 			return true, 0, nil
 		}
 		if format == asText || format == asWide {

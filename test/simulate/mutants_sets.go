@@ -47,6 +47,23 @@ func setMutants() []mutant {
 			scenario: "roll", finds: "reason: ",
 		},
 		{
+			name: "partition-ignored", file: "internal/fleet/machinedeployment/plan_stop.go",
+			oldText: "	most := max(0, s.Replicas-s.Partition)", newText: "	most := s.Replicas", quick: true,
+			scenario: "partition", finds: "the rollout keeps old machines",
+		},
+		{
+			name: "old-promotion-promotes", file: "internal/fleet/machinedeployment/promotion.go",
+			oldText:  "d.Annotations[v1beta1.AnnotationPromoteRevision] == strconv.FormatInt(v.number, 10)",
+			newText:  "d.Annotations[v1beta1.AnnotationPromoteRevision] != \"\" && strconv.IntSize > 0",
+			scenario: "pause-after", finds: "the rollout keeps old machines",
+		},
+		{
+			name: "partition-holds-a-rollback", file: "internal/fleet/machinedeployment/promotion.go",
+			oldText:  "set.ReplicasOrDefault() > 0 && v.othersHaveReplicas()",
+			newText:  "set.ReplicasOrDefault() > 1000 && v.othersHaveReplicas()",
+			scenario: "partition-rolled-back", finds: "settled, but|after the last disturbance",
+		},
+		{
 			name: "replacement-states-no-reason", file: "internal/fleet/machineset/apply.go",
 			oldText: "		p.done.remediated.add(reasons[m.UID], m)\n", newText: "",
 			scenario: "remediate", finds: "reason: ",

@@ -126,7 +126,7 @@ func Mergeable(d *v1beta1.MachineDeployment) error {
 		problem = "it is paused: resume it first"
 	case d.Status.ObservedGeneration < d.Generation:
 		problem = "the manager has not processed its last change yet"
-	case rolling == nil || rolling.Status != metav1.ConditionFalse:
+	case rolling == nil || rolling.Status != metav1.ConditionFalse || rolling.Reason == v1beta1.ReasonPartitionReached:
 		problem = "its rollout is not complete: wait for machinist rollout status"
 	}
 	if problem != "" {

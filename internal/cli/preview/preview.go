@@ -5,6 +5,7 @@ package preview
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -142,6 +143,11 @@ func (p *Plan) simulate(w *simulation) error {
 			p.addBlocker("Paused", "resumed",
 				"The deployment is paused: no machine is replaced until you resume it (machinist rollout resume).")
 			w.deployment.Spec.Paused = false
+		case w.last.StopReason == v1beta1.ReasonWaitingForPromotion:
+			p.addBlocker(v1beta1.ReasonWaitingForPromotion, "the revision is promoted", "The rollout pauses after its first "+
+				"machines (spec.strategy.rollingUpdate.pauseAfter): "+w.last.WaitMessage+".")
+			metav1.SetMetaDataAnnotation(&w.deployment.ObjectMeta, v1beta1.AnnotationPromoteRevision,
+				strconv.FormatInt(w.last.Revision, 10))
 		case w.last.StartsIn > 0:
 			at := w.deployment.Spec.RolloutAfter.Time
 			p.addBlocker("Scheduled", "it is "+at.UTC().Format(time.RFC3339),

@@ -33,11 +33,14 @@ const (
 	StateUnobserved State = "Unobserved"
 	// StateComplete means that all machines have the newest revision and are available.
 	StateComplete State = "Complete"
+	// StatePartitioned means that the rollout has updated all machines except those that partition keeps.
+	StatePartitioned State = "Partitioned"
 	// StatePaused means that spec.paused is set.
 	StatePaused State = "Paused"
 	// StateScaling means that machines are created or deleted without a rollout.
 	StateScaling State = "Scaling"
-	// StateWaiting means that an administrator must delete or select machines, or upgrade the control plane.
+	// StateWaiting means that an administrator must delete or select machines, promote the revision, or upgrade the
+	// control plane.
 	StateWaiting State = "Waiting"
 	// StateProgressing means that the rollout is in progress.
 	StateProgressing State = "Progressing"
@@ -75,6 +78,9 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 			return StateUnobserved, rolling.Reason, "The controller has not started the restart yet.", due.Add(restartDelay).Sub(now)
 		}
 		return of(StateComplete, rolling)
+	case nothingToRoll && rolling.Reason == v1beta1.ReasonPartitionReached && s.Replicas == replicas &&
+		s.AvailableReplicas >= replicas:
+		return of(StatePartitioned, rolling)
 	case rolling == nil:
 		return of(StateProgressing, progressing)
 	case d.Spec.Paused:
@@ -82,7 +88,7 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	case nothingToRoll:
 		return of(StateScaling, rolling)
 	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection,
-		rolling.Reason == v1beta1.ReasonVersionSkew:
+		rolling.Reason == v1beta1.ReasonVersionSkew, rolling.Reason == v1beta1.ReasonWaitingForPromotion:
 		return of(StateWaiting, rolling)
 	}
 	return of(StateProgressing, rolling)
@@ -145,12 +151,15 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
+// IsDone reports whether the rollout has updated all machines that it may update now.
+func (p Progress) IsDone() bool { return p.State == StateComplete || p.State == StatePartitioned }
+
 // RereadPeriod is the minimum time between two requests that list the machines. A list of machines can be very long.
 const RereadPeriod = 10 * time.Second
 
 // WithMachines returns a copy of the progress in which Waiting contains the waiting machines of the deployment.
 func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progress {
-	if p.State == StateComplete {
+	if p.IsDone() {
 		return p
 	}
 	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }),
@@ -191,6 +200,8 @@ func (p Progress) Line() string {
 	switch p.State {
 	case StateComplete:
 		return name + " successfully rolled out"
+	case StatePartitioned:
+		return fmt.Sprintf("%s rolled out up to its partition: %s%s", name, numbers, because)
 	case StateFailed:
 		return fmt.Sprintf("%s failed to roll out (%s)%s", name, p.Reason, because)
 	case StateUnobserved:
@@ -213,7 +224,7 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 		title += fmt.Sprintf("  revision %d", p.Revision)
 	}
 	state := map[State]string{StateUnobserved: "not processed yet", StatePaused: "paused, until you run machinist rollout resume",
-		StateFailed: "failed: " + p.Reason, StateComplete: "complete"}[p.State]
+		StateFailed: "failed: " + p.Reason, StateComplete: "complete", StatePartitioned: "complete up to the partition"}[p.State]
 	if state != "" {
 		title += "  " + state
 	}
@@ -248,7 +259,7 @@ func (p Progress) failuresOfRollout() []why.Failure {
 func (p Progress) Text(w io.Writer, s printer.Style) error {
 	line := p.Line()
 	switch p.State {
-	case StateComplete:
+	case StateComplete, StatePartitioned:
 		line = s.Green(line)
 	case StateFailed:
 		line = s.Red(line)

@@ -79,6 +79,8 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 	// RevisionFailing already explains why the rollout does not advance.
 	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) &&
 		!reported[v1beta1.ReasonRevisionFailing])
+	rolling := meta.FindStatusCondition(conditions, v1beta1.ConditionRollingOut)
+	report(v1beta1.ConditionRollingOut, rolling != nil && rolling.Reason == v1beta1.ReasonPartitionReached)
 	report(v1beta1.ConditionScalingUp, backingOff())
 	report(v1beta1.ConditionBalanced, is(v1beta1.ConditionBalanced, metav1.ConditionFalse))
 	report(v1beta1.ConditionAdoptionSkipped, is(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue))

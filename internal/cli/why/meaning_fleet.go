@@ -145,6 +145,16 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonWaitingForSelection: {Explanation: "The rollout waits until you select machines (strategy InPlace, orchestration Manual).",
 			NextStep:     "The rollout advances by one step each time a machine is selected.",
 			Instructions: "kubectl label machines.machinist.dev NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
+		v1beta1.ReasonPartitionReached: {
+			Explanation:  "The rollout has updated all machines except those that spec.strategy.rollingUpdate.partition keeps on old revisions.",
+			NextStep:     "The rollout continues when partition is lowered.",
+			Instructions: "Lower spec.strategy.rollingUpdate.partition: kubectl edit machinedeployments.machinist.dev NAME",
+		},
+		v1beta1.ReasonWaitingForPromotion: {
+			Explanation:  "The rollout has stopped after the first machines of the new revision (spec.strategy.rollingUpdate.pauseAfter).",
+			NextStep:     "The rollout continues at the time in the message, or when the revision is promoted. Without a time, only the promotion continues it.",
+			Instructions: "Check the new machines, and continue: machinist rollout promote md/NAME. " + undo,
+		},
 		v1beta1.ReasonVersionSkew: {
 			Explanation:  "The rollout waits, because Kubernetes does not support the kubelet version in the template: it is newer than the API server of the target cluster, or more than three minor versions older.",
 			NextStep:     "The rollout continues within two minutes after the control plane is upgraded, and at once when the template gets another version.",

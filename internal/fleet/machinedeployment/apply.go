@@ -79,6 +79,7 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		set.Spec.Replicas = &replicas
 	}
 	if i == v.currentIndex && v.mayStartRevision() {
+		v.recordPromotion(set)
 		setRevision(set, v.number)
 		recordCause(set, d)
 	}

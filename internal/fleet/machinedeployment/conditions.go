@@ -56,6 +56,9 @@ func (c conditions) writeRollingOut(v *view, r rollout) {
 	case outdated == 0 && v.state.CurrentIndex >= 0 && v.updating() == 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
 		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waitMessage)
+	case r.waitReason == v1beta1.ReasonPartitionReached && !r.paused && !r.frozen:
+		condition.Status, condition.Reason = metav1.ConditionFalse, r.waitReason
+		condition.Message = sentence(r.now(), "")
 	case r.actions != "" && r.waitReason != v1beta1.ReasonVersionSkew:
 		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.actions, "")
 	case r.waitReason != "" && !r.paused && !r.frozen:
@@ -126,12 +129,13 @@ func (c conditions) writeReady(v *view, r rollout) {
 	because := progress
 	balanced := c.find(v1beta1.ConditionBalanced)
 	switch {
-	case carriedOut && r.complete && r.unplaced && balanced != nil:
+	case carriedOut && (r.complete || r.partitionReached) && r.unplaced && balanced != nil:
 		c.summarize(false, true, balanced.Reason, balanced.Message)
 		return
 	case carriedOut && r.complete:
 		because = &metav1.Condition{Reason: v1beta1.ReasonRolloutComplete, Message: fmt.Sprintf(
 			"%s of revision %d, all available.", wording.Count(c.status.Replicas, "machine"), c.status.CurrentRevision)}
+	case carriedOut && r.partitionReached:
 	case progress.Status == metav1.ConditionFalse, r.frozen, isRolling && r.paused:
 	case isRolling:
 		because = rolling
@@ -154,7 +158,7 @@ func (c conditions) writeReady(v *view, r rollout) {
 	if message == "" { // The sets are carrying out an earlier decision.
 		message = fmt.Sprintf("%d of %d machines are of the newest revision.", c.status.UpdatedReplicas, c.status.Replicas)
 	}
-	c.summarize(carriedOut && r.complete, progress.Status == metav1.ConditionFalse, because.Reason, message)
+	c.summarize(carriedOut && (r.complete || r.partitionReached), progress.Status == metav1.ConditionFalse, because.Reason, message)
 }
 
 // summarize writes the kstatus conditions, by which GitOps tools wait for the deployment. Exactly one of the conditions

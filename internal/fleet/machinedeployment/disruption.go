@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,7 +86,7 @@ func (v *view) candidates() (candidates []disruption.Candidate) {
 				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionInPlaceUpdate})
 			case machinestate.HasReplaceAnnotation(m):
 				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: disruption.ReasonOfReplacement(m)})
-			case i != v.currentIndex:
+			case i != v.currentIndex && v.state.stopReason() == "":
 				candidates = append(candidates, disruption.Candidate{Machine: m, Reason: v1beta1.DisruptionRollout})
 			}
 		}
@@ -103,7 +104,12 @@ func (v *view) setOf() map[types.UID]int {
 	return setOf
 }
 
-func (v *view) waitingFor(waiting string) string {
+// waitingFor completes the reason why the rollout waits with the command that continues it, or with the first denial of
+// a budget.
+func (v *view) waitingFor(deployment, waiting string) string {
+	if v.plan.StopReason == v1beta1.ReasonWaitingForPromotion && v.plan.StoppedAtRest {
+		return fmt.Sprintf("%s; to continue now, run machinist rollout promote machinedeployment/%s", waiting, deployment)
+	}
 	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
 		return waiting
 	}

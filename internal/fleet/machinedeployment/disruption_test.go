@@ -150,7 +150,7 @@ func TestWaitMessageNamesTheDenial(t *testing.T) {
 			"0 of 1 available; " + denied[0].Summary()},
 		"the message names the denial": {"x", view{denied: denied, state: State{DisruptionDenied: "x"}}, "x"},
 	} {
-		if got := test.view.waitingFor(test.waiting); got != test.want {
+		if got := test.view.waitingFor("web", test.waiting); got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}

@@ -17,6 +17,7 @@ type draft struct {
 	roles           []Role     // present roles, by set
 	why             [][]string // reasons of changes, by set
 	awaitsSelection bool
+	atRest          bool // see Plan.StoppedAtRest
 }
 
 func newDraft(s State) *draft {

@@ -23,6 +23,22 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
+// FuzzStops (rule partition-keeps-old, rule pause-after-first-machines) runs random steps of rollouts that partition and
+// pauseAfter stop. No write may exceed their limits. Without them, the deployment must reach its desired state.
+func FuzzStops(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		randomStepsWith(t, v1beta1.StrategyRollingUpdate, seed, 400, func(w *simulatedDeployment) {
+			w.partition, w.pauseAfter, w.stops = int32(seed%5), int32(seed/5%3), true
+			if seed%4 == 0 {
+				w.classes = map[string]string{"a": "xy", "b": "xz", "c": "xyz", "d": "y", "fixed": "xz"}
+			}
+		})
+	})
+}
+
 // FuzzClasses (rule placement-classes-are-revision) runs random steps of rollouts that add and remove classes of a
 // placement. Machines whose class remains are handed over.
 func FuzzClasses(f *testing.F) {
@@ -103,7 +119,7 @@ func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed
 			fmt.Fprintf(w.log, "%-12s %s\n", what, after)
 		}
 	}
-	w.paused, w.frozen, w.crashIn = false, false, 0
+	w.paused, w.frozen, w.crashIn, w.partition, w.pauseAfter = false, false, 0, 0, 0
 	if w.bad[w.template] {
 		w.template = "fixed" // A broken template must be fixed by hand.
 	}
@@ -209,6 +225,9 @@ func (w *simulatedDeployment) randomStep(r *rand.Rand) string {
 			w.bad[w.template] = true
 		}
 		return fmt.Sprintf("— template %s, bad: %v", w.template, w.bad[w.template])
+	case n < 97 && w.stops:
+		w.partition, w.pauseAfter = r.Int32N(6), r.Int32N(4)
+		return fmt.Sprintf("— partition %d, pauseAfter %d", w.partition, w.pauseAfter)
 	case n < 98:
 		w.paused = !w.paused
 		return fmt.Sprintf("— paused: %v", w.paused)

@@ -8,7 +8,7 @@ func (v *view) declareOutdated(set *v1beta1.MachineSet, i int, inUse bool) {
 	switch {
 	case !v.mayStartRevision() || v.state.CurrentIndex < 0:
 		// The rollout has stopped, or the set of the wanted revision cannot be created yet.
-	case i == v.state.CurrentIndex, !v.taintsOutdated, !v.state.replacesStepByStep():
+	case i == v.state.CurrentIndex, !v.taintsOutdated, !v.state.replacesStepByStep(), v.plan.StopReason != "":
 		delete(set.Annotations, v1beta1.AnnotationOutdated)
 	case inUse:
 		annotate(set, v1beta1.AnnotationOutdated, "")

@@ -56,6 +56,10 @@ type view struct {
 	capacity           map[string]placement.Capacity // of the classes in spec.placement
 	recent             []v1beta1.FailedMachine
 	cannotCreateReason string
+	// promotion is the state of the newest revision's promotion.
+	promotion promotion
+	// endsPause means that the promotion ends a pause, so that the set of the newest revision must record it.
+	endsPause bool
 	// revisionReason is the reason of the condition Progressing if this pass began a new revision. Otherwise,
 	// revisionReason is empty.
 	revisionReason string
@@ -116,7 +120,7 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	v.plan = MakePlan(v.state)
-	v.plan.WaitMessage = v.waitingFor(v.plan.WaitMessage)
+	v.plan.WaitMessage = v.waitingFor(d.Name, v.plan.WaitMessage)
 	if v.cannotCreateReason != "" {
 		v.plan.WaitMessage = v.cannotCreateReason
 	}
@@ -151,6 +155,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 		Paused:       d.Spec.Paused,
 		CurrentIndex: v.currentIndex,
 	}
+	v.readPromotion(d)
 	uids := make([]types.UID, len(v.sets))
 	p.known.machines = 0
 	for i, set := range v.sets {
@@ -169,6 +174,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 		p.requeueIn(requeueAfter)
 	}
 	p.known.keepOnly(uids)
+	p.requeueIn(v.readLimits(d, p.now))
 	v.freeze, v.freezeMessage = p.frozenBy(v)
 	v.state.Frozen = v.freeze != ""
 	v.state.VersionSkew = p.versionSkew(ctx, v)
@@ -219,7 +225,8 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 // rollout. The next step begins after half of the machines that may be replaced at a time, so that creations and
 // deletions overlap.
 func (v *view) batch() int32 {
-	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdatedMachines() == 0 {
+	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.mayRollOut() || v.outdatedMachines() == 0 ||
+		v.plan.StopReason != "" {
 		return 0
 	}
 	return min((v.bounds.MaxSurge+v.bounds.MaxUnavailable+1)/2, v.inProgress())

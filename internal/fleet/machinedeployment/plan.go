@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	"fmt"
+	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/rollout/bounds"
@@ -28,6 +29,12 @@ type State struct {
 	SizedFor int32
 	// Paused stops rollouts. Frozen stops rollouts and every other creation of machines.
 	Paused, Frozen bool
+	// Partition is how many machines stay on old revisions.
+	Partition int32
+	// PauseAfter is how many machines of the newest revision may exist until the rollout is promoted, or 0 without a
+	// limit. PauseEnds is when the rollout continues without a promotion, or zero.
+	PauseAfter int32
+	PauseEnds  time.Time
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
 	// DisruptionDenied is the reason why budgets allow no disruption now, so that no rollout begins. It is empty if
@@ -108,6 +115,10 @@ type Plan struct {
 	WaitMessage string
 	// AwaitsSelection means that the rollout waits only for an administrator to select machines.
 	AwaitsSelection bool
+	// StopReason is the reason of the condition Progressing if partition or pauseAfter stops the rollout. Otherwise
+	// StopReason is empty. StoppedAtRest is true if all machines that the rollout wants until then are available.
+	StopReason    string
+	StoppedAtRest bool
 }
 
 // Scale is a change of one set's replicas.
@@ -161,7 +172,7 @@ func MakePlan(s State) Plan {
 		}
 	}
 	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, ReplacementSurge: d.replacementSurge(s),
-		WaitMessage: waiting, AwaitsSelection: d.awaitsSelection}
+		WaitMessage: waiting, AwaitsSelection: d.awaitsSelection, StopReason: d.stopReason(), StoppedAtRest: d.atRest}
 }
 
 func (s State) keptSizedFor() int32 {

@@ -64,7 +64,7 @@ func (d *draft) keptSource() int {
 		return best
 	}
 	for i, set := range d.Sets {
-		if !d.isOld(i) || set.BeingDeleted || set.Kept == 0 {
+		if !d.isOld(i) || set.BeingDeleted || d.mayHandOverKept(i) == 0 {
 			continue
 		}
 		if best < 0 || set.Name == d.roles[d.CurrentIndex].ReceiveFrom {
@@ -72,6 +72,20 @@ func (d *draft) keptSource() int {
 		}
 	}
 	return best
+}
+
+// mayHandOverKept returns how many of its remaining machines an old set may hand over now. A partition keeps some of
+// them. Before the end of pauseAfter, the first machines must be new ones, because only new machines show whether the
+// classes of the new revision work.
+func (d *draft) mayHandOverKept(i int) int32 {
+	set := d.Sets[i]
+	switch {
+	case !d.isStopping():
+		return set.Kept
+	case d.PauseAfter > 0:
+		return 0
+	}
+	return max(0, min(set.Kept, set.Replicas-d.staying()[i], d.wantedOfNewest()-d.Sets[d.CurrentIndex].Replicas))
 }
 
 // handOverKept plans the next step to hand over the remaining machines of an old set. The result is the value of
@@ -91,8 +105,9 @@ func (d *draft) handOverKept(from int) string {
 		return waiting
 	}
 	source.MaxReplicas = max(source.MaxReplicas, source.Replicas)
-	source.Replicas -= min(source.Kept, source.Replicas)
-	source.MoveTo, source.Moves, source.ByClass = current.Name, source.Kept, true
+	n := d.mayHandOverKept(from)
+	source.Replicas -= min(n, source.Replicas)
+	source.MoveTo, source.Moves, source.ByClass = current.Name, n, true
 	d.addReason(from, "class remains, handed over to "+current.Name)
 	return ""
 }

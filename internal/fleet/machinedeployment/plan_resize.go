@@ -20,6 +20,12 @@ func (d *draft) resize(how resizing) (heldBack int32) {
 	active, total := d.active()
 	changed := d.SizedFor != UnknownSize && d.SizedFor != d.Replicas
 	rolls := d.mayRollOut()
+	if d.isStopping() {
+		d.growStaying()
+		if rolls && !d.hasExcess() && d.SizedFor <= d.Replicas {
+			return 0 // planRolling scales the current set.
+		}
+	}
 	if len(active) < 2 {
 		only := d.newestIndex()
 		if len(active) == 1 {
@@ -36,8 +42,8 @@ func (d *draft) resize(how resizing) (heldBack int32) {
 		_, total = d.active()
 	}
 	low, high := d.Replicas, d.Replicas+d.MaxSurge
-	if d.Replicas == 0 {
-		high = 0
+	if d.Replicas == 0 || d.isStopping() && !d.hasExcess() {
+		high = d.Replicas
 	}
 	switch {
 	case changed:
@@ -107,7 +113,15 @@ func (d *draft) releaseMarked(active []int, n int32) (heldBack int32) {
 }
 
 func (d *draft) shrinkInProportion(active []int, n int32) {
-	for k, part := range share(n, d.replicasOf(active)) {
+	parts := share(n, d.replicasOf(active))
+	if d.isStopping() {
+		low, high := d.Sets[d.CurrentIndex].Replicas-d.mostOfNewest(), n
+		if d.PauseAfter > 0 {
+			high = low // The first machines of the new revision stay, so that their time does not start again.
+		}
+		d.limitNewest(active, parts, n, low, high)
+	}
+	for k, part := range parts {
 		d.shrink(active[k], d.Sets[active[k]].Replicas-part, "share of replicas")
 	}
 }
@@ -122,7 +136,12 @@ func (d *draft) growInProportion(active []int, n int32) {
 		}
 		active = launching
 	}
-	for k, part := range share(min(n, d.capacity()), d.replicasOf(active)) {
+	n = min(n, d.capacity())
+	parts := share(n, d.replicasOf(active))
+	if d.isStopping() {
+		d.limitNewest(active, parts, n, 0, d.mostOfNewest()-d.Sets[d.CurrentIndex].Replicas)
+	}
+	for k, part := range parts {
 		d.grow(active[k], d.Sets[active[k]].Replicas+part, "share of replicas")
 	}
 }

@@ -12,17 +12,20 @@ import (
 func (d *draft) planRolling() string {
 	grown := d.growCurrent()
 	shrunk, blockedBy := d.shrinkOld()
-	current := d.Sets[d.CurrentIndex]
+	current, wanted := d.Sets[d.CurrentIndex], d.wantedOfNewest()
 	switch {
 	case grown || shrunk:
 		return ""
 	case blockedBy != "":
 		return blockedBy
-	case current.Replicas < d.Replicas:
+	case current.Replicas < wanted:
 		return fmt.Sprintf("the sets have, or may still create, %s, and the limit is %d (replicas %d + maxSurge %d)",
 			wording.Count(d.sum(ceiling), "machine"), d.Replicas+d.MaxSurge, d.Replicas, d.MaxSurge)
-	case current.Available < d.Replicas:
-		return waitingForAvailable(current, d.Replicas)
+	case current.Available < wanted:
+		return waitingForAvailable(current, wanted)
+	case wanted < d.Replicas:
+		d.atRest = true
+		return d.whyStopped()
 	}
 	return ""
 }
@@ -32,10 +35,11 @@ func waitingForAvailable(current Set, replicas int32) string {
 }
 
 func (d *draft) growCurrent() bool {
-	if d.Sets[d.CurrentIndex].Replicas > d.Replicas {
-		return d.shrink(d.CurrentIndex, d.Replicas, "more than replicas") > 0
+	wanted := d.wantedOfNewest()
+	if d.Sets[d.CurrentIndex].Replicas > wanted {
+		return d.shrink(d.CurrentIndex, wanted, "more than replicas") > 0
 	}
-	return d.grow(d.CurrentIndex, d.Replicas, "new revision") > 0
+	return d.grow(d.CurrentIndex, wanted, "new revision") > 0
 }
 
 // shrinkOld shrinks old sets, starting with sets that have unavailable machines. If shrinkOld cannot shrink any set,
@@ -48,10 +52,14 @@ func (d *draft) growCurrent() bool {
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32
+	stay := d.staying()
 	for i, set := range d.Sets {
-		if d.isOld(i) && set.Replicas > 0 && !set.BeingDeleted {
+		if !d.isOld(i) || set.BeingDeleted {
+			continue
+		}
+		replicas += set.Replicas
+		if set.Replicas > stay[i] {
 			old = append(old, i)
-			replicas += set.Replicas
 		}
 	}
 	if len(old) == 0 {
@@ -69,7 +77,7 @@ func (d *draft) shrinkOld() (bool, string) {
 		set := d.Sets[i]
 		// If a set has fewer machines than replicas, lowering the replicas by the difference deletes no machine.
 		missing := max(0, set.Replicas-set.Live)
-		by = min(by, inReserve, missing+d.mayDelete())
+		by = min(by, set.Replicas-stay[i], inReserve, missing+d.mayDelete())
 		if by <= 0 {
 			return
 		}

@@ -28,6 +28,10 @@ type PassPreview struct {
 	// Actions describes which sets the pass would scale and why. WaitMessage is the reason why the rollout does not
 	// advance, as a clause without a capital letter and full stop. Each text may be empty.
 	Actions, WaitMessage string
+	// StopReason is PartitionReached or WaitingForPromotion if partition or pauseAfter stops the rollout, or empty.
+	StopReason string
+	// Revision is the number of the wanted revision.
+	Revision int64
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
 	// StartsIn is the time until spec.rolloutAfter, or 0.
@@ -55,6 +59,7 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	p := &pass{Reconciler: r, deployment: d, known: r.shared.get(types.NamespacedName{}, d.UID), now: now}
 	v := p.observe(context.Background(), sets, machines, limits)
 	v.plan = MakePlan(v.state)
+	v.plan.WaitMessage = v.waitingFor(d.Name, v.plan.WaitMessage)
 	if v.cannotCreateReason != "" {
 		v.plan.WaitMessage = v.cannotCreateReason
 	}
@@ -79,8 +84,8 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	}
 	return PassPreview{Sets: after, CurrentIndex: v.state.CurrentIndex, OutdatedMachines: v.outdatedMachines(),
 		Bounds: limits, Actions: v.doing(),
-		WaitMessage: v.plan.WaitMessage,
-		Failing:     v.state.Failing, StartsIn: v.startsIn}, nil
+		WaitMessage: v.plan.WaitMessage, StopReason: v.plan.StopReason, Revision: v.number,
+		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
 // Revisions returns the deployment's sets, oldest first, and the index of the set with the wanted template, or -1.

@@ -20,6 +20,8 @@ type rollout struct {
 	// waitReason is empty. For example, a rollout may wait for an administrator, for a disruption budget, or for an
 	// upgrade of the target cluster.
 	waitReason string
+	// partitionReached means that all machines are available, and only those that partition keeps are of old revisions.
+	partitionReached bool
 	// rejection is the error with which the API server rejected the write of a set. rejectedReason is the reason of
 	// the condition Progressing for this error.
 	rejection      error
@@ -69,14 +71,16 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.waitReason == v1beta1.ReasonVersionSkew:
 		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waitMessage)), true
-	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget:
+	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget,
+		r.waitReason == v1beta1.ReasonPartitionReached, r.waitReason == v1beta1.ReasonWaitingForPromotion:
 		// The deadline counts from the end of the wait. No other field of the API contains this time, so the status is
 		// Unknown during the wait, and the transition to True records the end of the wait.
-		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.waitMessage)), true
+		return is(metav1.ConditionUnknown, r.waitReason, sentence(name+" is the new revision", r.now())), true
 	case r.waitReason != "":
 		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waitMessage)), true
 	case r.advanced, had(v1beta1.ReasonWaitingForDeletion), had(v1beta1.ReasonWaitingForSelection),
-		had(v1beta1.ReasonWaitingForDisruptionBudget), had(v1beta1.ReasonVersionSkew):
+		had(v1beta1.ReasonWaitingForDisruptionBudget), had(v1beta1.ReasonVersionSkew),
+		had(v1beta1.ReasonPartitionReached), had(v1beta1.ReasonWaitingForPromotion):
 		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
 	case had(v1beta1.ReasonDeploymentPaused), had(v1beta1.ReasonFrozen):
 		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout continues", r.now())), true
@@ -154,7 +158,7 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	switch condition.Reason {
 	case v1beta1.ReasonNewMachineSetAvailable, v1beta1.ReasonWaitingForDeletion, v1beta1.ReasonWaitingForSelection,
 		v1beta1.ReasonWaitingForDisruptionBudget, v1beta1.ReasonVersionSkew, v1beta1.ReasonDeploymentPaused,
-		v1beta1.ReasonFrozen:
+		v1beta1.ReasonFrozen, v1beta1.ReasonPartitionReached, v1beta1.ReasonWaitingForPromotion:
 		return 0
 	}
 	return max(time.Millisecond, r.deadline-r.stalledFor)

@@ -25,7 +25,8 @@ const legend = `# — strategy, or what changes from outside at this point.
 // steps. (rule surge-and-unavailable-kept, rule unhealthy-old-machines-first, rule scale-during-rollout-in-proportion,
 // rule failing-revision-stops, rule recreate-and-on-delete, rule pause-stops-rollout-not-scaling, rule
 // in-place-hands-over, rule updating-counts-as-unavailable, rule failing-in-place-stops, rule manual-selection-updates,
-// rule withdrawn-selection-harmless, rule waits-for-selection)
+// rule withdrawn-selection-harmless, rule waits-for-selection, rule partition-keeps-old,
+// rule pause-after-first-machines)
 func TestRolloutsStepByStep(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate
@@ -108,6 +109,57 @@ func TestRolloutsStepByStep(t *testing.T) {
 			w.midway("b")
 			w.note("template c")
 			w.template = "c"
+			w.playUntilStable()
+		}},
+		{"rolling-partition", started(rolling, 5, 1, 0), func(w *simulatedDeployment) {
+			w.note("partition 3, template b")
+			w.partition, w.template = 3, "b"
+			w.playUntilStable()
+			w.note("a machine of the old revision is deleted")
+			w.set("a").machines[0].deleting = true
+			w.playUntilStable()
+			w.note("7 replicas")
+			w.replicas = 7
+			w.playUntilStable()
+			w.note("2 replicas")
+			w.replicas = 2
+			w.playUntilStable()
+			w.note("5 replicas")
+			w.replicas = 5
+			w.playUntilStable()
+			w.note("template c")
+			w.template = "c"
+			w.playUntilStable()
+			w.note("partition 1")
+			w.partition = 1
+			w.playUntilStable()
+			w.note("partition 4: no machine returns to the old revision")
+			w.partition = 4
+			w.playUntilStable()
+			w.note("partition 0")
+			w.partition = 0
+			w.playUntilStable()
+		}},
+		{"rolling-pause-after", started(rolling, 5, 1, 0), func(w *simulatedDeployment) {
+			w.note("pauseAfter 1 machine, template b")
+			w.pauseAfter, w.template = 1, "b"
+			w.playUntilStable()
+			w.note("8 replicas")
+			w.replicas = 8
+			w.playUntilStable()
+			w.note("3 replicas")
+			w.replicas = 3
+			w.playUntilStable()
+			w.note("promoted")
+			w.pauseAfter = 0
+			w.playUntilStable()
+		}},
+		{"rolling-partition-class-replaced", startedWithClasses(rolling, 6, 1, 0), func(w *simulatedDeployment) {
+			w.note("partition 2, and class y is replaced by z: machines of class x are handed over")
+			w.partition, w.template = 2, "b"
+			w.playUntilStable()
+			w.note("partition 0")
+			w.partition = 0
 			w.playUntilStable()
 		}},
 		{"rolling-unhealthy-first", started(rolling, 4, 1, 0), func(w *simulatedDeployment) {

@@ -24,6 +24,9 @@ type simulatedDeployment struct {
 	strategy            v1beta1.DeploymentStrategyType
 	replicas            int32
 	surge, unavailable  int32
+	partition           int32
+	stops               bool  // random steps change partition and pauseAfter
+	pauseAfter          int32 // 0 without a pause, and after the promotion
 	paused, frozen      bool
 	manual              bool
 	template            string            // name of the wanted revision
@@ -193,6 +196,9 @@ func (w *simulatedDeployment) bounds() Bounds {
 func (w *simulatedDeployment) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor,
 		Paused: w.paused, Frozen: w.frozen, CurrentIndex: -1}
+	if w.strategy == v1beta1.StrategyRollingUpdate {
+		s.Partition, s.PauseAfter = min(w.partition, w.replicas), w.pauseAfter
+	}
 	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), w.strategy == v1beta1.StrategyInPlace, 0, w.clock)
@@ -302,6 +308,9 @@ func (w *simulatedDeployment) write(set *simulatedSet, scale Scale, role Role, s
 	}
 	unchanged := w.strategy == v1beta1.StrategyInPlace && state.SizedFor == w.replicas && total <= w.replicas
 	counts := set.ReceiveFrom != "" && scale.To > scale.From && scale.To <= live
+	if !counts {
+		w.checkNewest(set, scale, state)
+	}
 	set.replicas = scale.To
 	set.generation++
 	w.assign(set, role, scale.From)
@@ -324,6 +333,42 @@ func (w *simulatedDeployment) write(set *simulatedSet, scale Scale, role Role, s
 			w.t.Fatalf("%s: %s grows although the deployment is frozen\n%s", set.name, scale, w.log)
 		}
 	}
+}
+
+// checkNewest checks that the set of the newest revision does not grow beyond the limits of partition and pauseAfter,
+// and that no old set shrinks below them. Without old machines, the limits do not apply.
+func (w *simulatedDeployment) checkNewest(set *simulatedSet, scale Scale, state State) {
+	w.t.Helper()
+	most := w.replicas - state.Partition
+	if state.PauseAfter > 0 {
+		most = min(most, state.PauseAfter)
+	}
+	var old int32
+	for _, s := range w.sets {
+		if s.name != w.template {
+			old += s.replicas
+		}
+	}
+	if old == 0 || state.CurrentIndex < 0 || most >= w.replicas || w.set(w.template) == nil {
+		return
+	}
+	switch {
+	case set.name == w.template && scale.To > scale.From && scale.To > most:
+		w.t.Fatalf("%s: %s grows beyond the %d machines that partition and pauseAfter permit\n%s\n%s", set.name, scale, most,
+			w.log, w)
+	case set.name != w.template && scale.To < scale.From && old-(scale.From-scale.To) < w.replicas-most &&
+		scale.To < set.live() && set.marks() < scale.From-scale.To:
+		w.t.Fatalf("%s: %s leaves fewer than %d machines of old revisions\n%s\n%s", set.name, scale, w.replicas-most, w.log, w)
+	}
+}
+
+func (s *simulatedSet) marks() (n int32) {
+	for _, m := range s.machines {
+		if m.marked && !m.deleting {
+			n++
+		}
+	}
+	return n
 }
 
 func (w *simulatedDeployment) mayExist() (n int32) {

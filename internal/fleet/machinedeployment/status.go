@@ -194,6 +194,9 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	switch {
 	case v.state.VersionSkew != "":
 		r.waitReason = v1beta1.ReasonVersionSkew
+	case v.plan.StopReason != "" && (v.plan.StoppedAtRest || hadReason(before.Conditions, v.plan.StopReason)):
+		// A stopped rollout has no deadline, even while a machine is added or replaced.
+		r.waitReason = v.plan.StopReason
 	case len(v.plan.Scales) > 0 || outdated == 0:
 	case v.state.Strategy == v1beta1.StrategyOnDelete:
 		r.waitReason = v1beta1.ReasonWaitingForDeletion
@@ -207,7 +210,14 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	}
 	r.complete = r.onlyCurrent && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas &&
 		status.AvailableReplicas-v.updating() >= v.state.Replicas
+	r.partitionReached = r.waitReason == v1beta1.ReasonPartitionReached && v.plan.StoppedAtRest &&
+		status.Replicas == v.state.Replicas && status.AvailableReplicas >= v.state.Replicas
 	return r
+}
+
+func hadReason(conditions []metav1.Condition, reason string) bool {
+	progressing := meta.FindStatusCondition(conditions, v1beta1.ConditionProgressing)
+	return progressing != nil && progressing.Reason == reason
 }
 
 // outdatedMachines returns how many old machines exist or may still be created. With the strategy Recreate, old

@@ -272,8 +272,8 @@ const (
 	// ConditionProgressing is True while a rollout advances or is complete.
 	ConditionProgressing = "Progressing"
 
-	// ConditionRollingOut is True while some machines are not of the newest revision. The message of the condition
-	// describes the current step of the rollout, or what the rollout waits for.
+	// ConditionRollingOut is True while some machines are not of the newest revision, except those that partition keeps.
+	// The message of the condition describes the current step of the rollout, or what the rollout waits for.
 	ConditionRollingOut = "RollingOut"
 
 	// ConditionReconciling is True while the deployment is neither Ready nor Stalled, because Machinist is still

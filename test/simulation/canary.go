@@ -15,7 +15,7 @@ import (
 )
 
 // canaryPause is the duration of pauseAfter.
-const canaryPause = 10 * time.Minute
+const canaryPause = 5 * time.Minute
 
 func canaryScenarios() []Scenario {
 	partition := func(d *v1beta1.MachineDeployment) { d.Spec.Strategy.RollingUpdate.Partition = 2 }

@@ -94,6 +94,11 @@ func rolling(surge, unavailable int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
+func canary(d *v1beta1.MachineDeployment) {
+	d.Spec.Strategy.RollingUpdate.Partition = 1
+	d.Spec.Strategy.RollingUpdate.PauseAfter = &v1beta1.RolloutPause{Machines: 1}
+}
+
 func replicas(n int32) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = &n }
 }
@@ -167,10 +172,11 @@ func TestPlans(t *testing.T) {
 		"deployment-only": fleet(3).withChange(func(d *v1beta1.MachineDeployment) {
 			d.Spec.ProgressDeadline = &metav1.Duration{Duration: time.Hour}
 		}),
-		"paused":          fleet(2).withBefore(pause).withChange(newVersion),
-		"paused-scaled":   fleet(2).withBefore(pause).withChange(all(newVersion, replicas(3))),
-		"frozen-by-label": fleet(2).withBefore(freeze).withChange(newVersion),
-		"frozen":          fleet(2).withBefore(frozen).withChange(newVersion),
+		"pause-after-and-partition": fleet(4).withChange(all(newVersion, rolling(1, 0), canary)),
+		"paused":                    fleet(2).withBefore(pause).withChange(newVersion),
+		"paused-scaled":             fleet(2).withBefore(pause).withChange(all(newVersion, replicas(3))),
+		"frozen-by-label":           fleet(2).withBefore(freeze).withChange(newVersion),
+		"frozen":                    fleet(2).withBefore(frozen).withChange(newVersion),
 		"scheduled": fleet(2).withChange(func(d *v1beta1.MachineDeployment) {
 			d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(time.Hour)}
 		}),

@@ -56,7 +56,7 @@ func (c conditions) writeRollingOut(v *view, r rollout) {
 	case outdated == 0 && v.state.CurrentIndex >= 0 && v.updating() == 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
 		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waitMessage)
-	case r.waitReason == v1beta1.ReasonPartitionReached && !r.paused && !r.frozen:
+	case r.waitReason == v1beta1.ReasonPartitionReached:
 		condition.Status, condition.Reason = metav1.ConditionFalse, r.waitReason
 		condition.Message = sentence(r.now(), "")
 	case r.actions != "" && r.waitReason != v1beta1.ReasonVersionSkew:
@@ -158,7 +158,8 @@ func (c conditions) writeReady(v *view, r rollout) {
 	if message == "" { // The sets are carrying out an earlier decision.
 		message = fmt.Sprintf("%d of %d machines are of the newest revision.", c.status.UpdatedReplicas, c.status.Replicas)
 	}
-	c.summarize(carriedOut && (r.complete || r.partitionReached), progress.Status == metav1.ConditionFalse, because.Reason, message)
+	c.summarize(carriedOut && (r.complete || r.partitionReached), progress.Status == metav1.ConditionFalse,
+		because.Reason, message)
 }
 
 // summarize writes the kstatus conditions, by which GitOps tools wait for the deployment. Exactly one of the conditions

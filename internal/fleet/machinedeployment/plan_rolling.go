@@ -23,6 +23,8 @@ func (d *draft) planRolling() string {
 			wording.Count(d.sum(ceiling), "machine"), d.Replicas+d.MaxSurge, d.Replicas, d.MaxSurge)
 	case current.Available < wanted:
 		return waitingForAvailable(current, wanted)
+	case wanted < d.Replicas && d.sum(pendingDeletions) > 0:
+		return fmt.Sprintf("%s must still be deleted", wording.Count(d.sum(pendingDeletions), "machine"))
 	case wanted < d.Replicas:
 		d.atRest = true
 		return d.whyStopped()

@@ -89,12 +89,15 @@ func TestDeploymentsThatCannotBeMerged(t *testing.T) {
 		change func(*v1beta1.MachineDeployment)
 		want   string
 	}{
-		"another version":   {func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.36.1" }, "replaces machines"},
-		"being deleted":     {func(d *v1beta1.MachineDeployment) { d.DeletionTimestamp = &metav1.Time{} }, "being deleted"},
-		"paused":            {func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true }, "paused"},
-		"frozen":            {func(d *v1beta1.MachineDeployment) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} }, "freezes it"},
-		"not observed":      {func(d *v1beta1.MachineDeployment) { d.Generation = 2 }, "last change"},
-		"rolling out":       {func(d *v1beta1.MachineDeployment) { d.Status.Conditions[0].Status = metav1.ConditionTrue }, "rollout is not complete"},
+		"another version": {func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.36.1" }, "replaces machines"},
+		"being deleted":   {func(d *v1beta1.MachineDeployment) { d.DeletionTimestamp = &metav1.Time{} }, "being deleted"},
+		"paused":          {func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true }, "paused"},
+		"frozen":          {func(d *v1beta1.MachineDeployment) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} }, "freezes it"},
+		"not observed":    {func(d *v1beta1.MachineDeployment) { d.Generation = 2 }, "last change"},
+		"rolling out":     {func(d *v1beta1.MachineDeployment) { d.Status.Conditions[0].Status = metav1.ConditionTrue }, "rollout is not complete"},
+		"at its partition": {func(d *v1beta1.MachineDeployment) {
+			d.Status.Conditions[0].Reason = v1beta1.ReasonPartitionReached
+		}, "rollout is not complete"},
 		"without a class":   {func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef = nil }, "no classRef"},
 		"the merged name":   {func(d *v1beta1.MachineDeployment) { d.Name = "web" }, "must differ"},
 		"the class is used": {func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "a" }, "Duplicate value"},

@@ -49,6 +49,13 @@ func (o *oracle) basesOf(set uid, deletes bool) (out []placementBasis) {
 		}
 		return out
 	}
+	for _, s := range sets {
+		if owner := metav1.GetControllerOfNoCopy(s); owner == nil || owner.Kind != "MachineDeployment" ||
+			owner.UID != known.Controller { // An intruder has changed the owner, and the set acts alone.
+			out = append(out, placementBasis{Placement: s.Spec.Placement, replicas: invariants.Replicas(s.Spec.Replicas),
+				othersLeave: true})
+		}
+	}
 	newest, outdated := o.mayBeNewest(set)
 	for _, versions := range cachedVersions[*v1beta1.MachineDeployment](o, "MachineDeployment") {
 		for _, d := range versions {

@@ -29,6 +29,8 @@ type placementBasis struct {
 	// othersLeave is true if a rollout to the set replaces the machines of the other sets of the deployment. Then only
 	// the set's own machines count, because the distribution must hold after the rollout.
 	othersLeave bool
+	// isAlone is true if the set does not know the other sets.
+	isAlone bool
 }
 
 // basesOf returns all versions of the configuration on which the current reconciliation of a set may be based. New
@@ -53,7 +55,7 @@ func (o *oracle) basesOf(set uid, deletes bool) (out []placementBasis) {
 		if owner := metav1.GetControllerOfNoCopy(s); owner == nil || owner.Kind != "MachineDeployment" ||
 			owner.UID != known.Controller { // An intruder has changed the owner, and the set acts alone.
 			out = append(out, placementBasis{Placement: s.Spec.Placement, replicas: invariants.Replicas(s.Spec.Replicas),
-				othersLeave: true})
+				isAlone: true})
 		}
 	}
 	newest, outdated := o.mayBeNewest(set)
@@ -113,7 +115,7 @@ func (o *oracle) mayBeNewest(set uid) (newest, outdated bool) {
 // countsFor counts the machines in each domain that decide about the place of a new machine of the set.
 func (o *oracle) countsFor(b placementBasis, set, without uid) domainCounts {
 	return o.countDomains(set, without, b, func(m *v1beta1.Machine) bool {
-		return !isMarked(m) && (!b.othersLeave || ownedBy(m, set))
+		return !isMarked(m) && (!b.othersLeave && !b.isAlone || ownedBy(m, set))
 	})
 }
 

@@ -386,8 +386,12 @@ const (
 	// ReasonRemediationAllowed surfaces when nothing prevents remediation.
 	ReasonRemediationAllowed = "RemediationAllowed"
 
-	// ReasonTooManyUnhealthy surfaces when more than spec.maxUnhealthy of the selected machines are unhealthy.
+	// ReasonTooManyUnhealthy surfaces when more of the selected machines are unhealthy than spec.unhealthyRange or
+	// spec.maxUnhealthy allows.
 	ReasonTooManyUnhealthy = "TooManyUnhealthy"
+	// ReasonTooFewUnhealthy surfaces when some of the selected machines are unhealthy, but fewer than
+	// spec.unhealthyRange requires.
+	ReasonTooFewUnhealthy = "TooFewUnhealthy"
 )
 
 // Conditions of a MachineDisruptionBudget.

@@ -1,6 +1,11 @@
 package v1beta1
 
 import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -39,6 +44,14 @@ type MachineHealthCheckSpec struct {
 	// +optional
 	// +kubebuilder:default="40%"
 	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
+
+	// unhealthyRange is the range of numbers of unhealthy machines in which machines are remediated, such as [3-5].
+	// Both ends are part of the range. While fewer or more of the selected machines are unhealthy, no machine is
+	// remediated. If unhealthyRange is set, maxUnhealthy has no effect.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^\\\\[[0-9]{1,9}-[0-9]{1,9}\\\\]$') && int(self.substring(1, self.indexOf('-'))) <= int(self.substring(self.indexOf('-') + 1, self.size() - 1))",message="must be two numbers of at most 9 digits, such as [3-5], and the first must not be greater than the second",messageExpression="'\"' + self + '\" must be two numbers of at most 9 digits, such as [3-5], and the first must not be greater than the second'"
+	UnhealthyRange string `json:"unhealthyRange,omitempty"`
 
 	// remediation defines what happens to an unhealthy machine.
 	// +optional
@@ -113,7 +126,8 @@ type MachineHealthCheckStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	CurrentHealthy int32 `json:"currentHealthy"`
 
-	// remediationsAllowed is how many more machines may become unhealthy before remediation stops.
+	// remediationsAllowed is how many more machines may become unhealthy before remediation stops. It is 0 while the
+	// number of unhealthy machines is outside spec.unhealthyRange.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
@@ -144,6 +158,7 @@ type MachineHealthCheckStatus struct {
 // +kubebuilder:printcolumn:name="Allowed",type=string,JSONPath=`.status.conditions[?(@.type=="RemediationAllowed")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Remediation",type=string,priority=1,JSONPath=`.spec.remediation.type`
+// +kubebuilder:printcolumn:name="Unhealthy-Range",type=string,priority=1,JSONPath=`.spec.unhealthyRange`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="RemediationAllowed")].reason`
 type MachineHealthCheck struct {
 	metav1.TypeMeta `json:",inline"`
@@ -174,6 +189,31 @@ func (c *MachineHealthCheck) MaxUnhealthyOrDefault() intstr.IntOrString {
 	}
 	return *c.Spec.MaxUnhealthy
 }
+
+// UnhealthyRange is a range of numbers of unhealthy machines. Both ends are part of the range.
+//
+// +kubebuilder:object:generate=false
+type UnhealthyRange struct{ Min, Max int }
+
+// unhealthyRange is the syntax of spec.unhealthyRange. Nine digits fit into every integer type.
+var unhealthyRange = regexp.MustCompile(`^\[([0-9]{1,9})-([0-9]{1,9})\]$`)
+
+// ParseUnhealthyRange parses a range such as [3-5].
+func ParseUnhealthyRange(text string) (UnhealthyRange, error) {
+	parts := unhealthyRange.FindStringSubmatch(text)
+	if parts == nil {
+		return UnhealthyRange{}, errors.New("must be two numbers of at most 9 digits, such as [3-5]")
+	}
+	var r UnhealthyRange
+	r.Min, _ = strconv.Atoi(parts[1])
+	r.Max, _ = strconv.Atoi(parts[2])
+	if r.Min > r.Max {
+		return UnhealthyRange{}, fmt.Errorf("%d is greater than %d: swap the two numbers", r.Min, r.Max)
+	}
+	return r, nil
+}
+
+func (r UnhealthyRange) String() string { return fmt.Sprintf("[%d-%d]", r.Min, r.Max) }
 
 // TypeOrDefault returns the type of remediation, Replace if unset.
 func (r HealthCheckRemediation) TypeOrDefault() RemediationType {

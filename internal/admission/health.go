@@ -22,7 +22,11 @@ func ValidateHealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 		v.warn(conditions,
 			"without conditions and nodeStartupTimeout, a selected machine is unhealthy only if it failed or if its Node was deleted; the built-in policy does not apply to selected machines")
 	}
-	switch m := c.Spec.MaxUnhealthy; {
+	switch m, text := c.Spec.MaxUnhealthy, c.Spec.UnhealthyRange; {
+	case text != "":
+		if r, err := v1beta1.ParseUnhealthyRange(text); err == nil && r.Max == 0 {
+			v.warn(spec.Child("unhealthyRange"), "with %s, no machine is ever replaced", text)
+		}
 	case all(m):
 		v.warn(spec.Child("maxUnhealthy"),
 			"with 100%%, machines are replaced even if all are unhealthy at once, which usually has another cause")

@@ -421,6 +421,12 @@ func TestHealthCheck(t *testing.T) {
 			MaxUnhealthy: ptr.To(intstr.FromString("100%"))}, want{warnings: []string{"spec.maxUnhealthy: with 100%"}}},
 		"maxUnhealthy of 0": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
 			MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{warnings: []string{"spec.maxUnhealthy: with 0, no machine"}}},
+		"an invalid range": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good, UnhealthyRange: "[5-3]"},
+			want{errors: []string{`spec.unhealthyRange: Invalid value: "[5-3]": 5 is greater than 3`}}},
+		"a range of 0": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good, UnhealthyRange: "[0-0]"},
+			want{warnings: []string{"spec.unhealthyRange: with [0-0], no machine"}}},
+		"a range instead of maxUnhealthy": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
+			UnhealthyRange: "[3-5]", MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{}},
 	} {
 		t.Run(name, func(t *testing.T) { test.check(t, ValidateHealthCheck(&v1beta1.MachineHealthCheck{Spec: test.spec})) })
 	}

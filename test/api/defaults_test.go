@@ -185,7 +185,7 @@ func TestColumns(t *testing.T) {
 		"machinedeployments": {"Name", "Desired", "Replicas", "Up-to-date", "Ready", "Available", "Age", "|", "Strategy",
 			"Paused", "Revision", "Class", "Version", "Progressing"},
 		"machinehealthchecks": {"Name", "Expected", "Healthy", "Max-Unhealthy", "Allowed", "Age", "|",
-			"Remediation", "Reason"},
+			"Remediation", "Unhealthy-Range", "Reason"},
 		"machinedisruptionbudgets": {"Name", "Max-Disrupted", "Selected", "Disrupted", "Allowed", "Valid", "Age", "|",
 			"Reasons", "Next-Change"},
 		"providers": {"Name", "Type", "Version", "Available", "Progressing", "Degraded", "Age", "|", "Process",

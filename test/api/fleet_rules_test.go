@@ -90,6 +90,9 @@ func TestHealthCheck(t *testing.T) {
 	requireAdmitted(t, []valid{
 		{"with an empty selector", healthCheck, []change{{"spec/selector", map[string]any{}}}},
 		{"maxUnhealthy as a number", healthCheck, []change{{"spec/maxUnhealthy", 3}}},
+		{"range", healthCheck, []change{{"spec/unhealthyRange", "[3-5]"}}},
+		{"range of one number", healthCheck, []change{{"spec/unhealthyRange", "[0-0]"}}},
+		{"the largest range", healthCheck, []change{{"spec/unhealthyRange", "[0-999999999]"}}},
 		{"condition", healthCheck, condition("DiskPressure", "True", "10m")},
 		{"remediation", healthCheck, []change{{"spec/remediation/type", "External"}, {"spec/remediation/maxRetries", 3}}},
 	})

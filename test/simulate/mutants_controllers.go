@@ -181,13 +181,23 @@ func controllerMutants() []mutant {
 		},
 		{
 			name: "meltdown-ignored", file: "internal/health/healthcheck/max_unhealthy.go",
-			oldText: "!tooMany && !s.Meltdown.Affects(subject.domains()...) &&", newText: "!tooMany &&",
+			oldText: "!tooFew && !s.Meltdown.Affects(subject.domains()...) &&", newText: "!tooFew &&",
 			scenario: "meltdown", finds: "I6: machine .* while the nodes",
 		},
 		{
 			name: "no-bound-of-unhealthy-machines", file: "internal/health/healthcheck/max_unhealthy.go",
-			oldText: "tooMany := unwell > limit", newText: "tooMany := unwell > limit+len(subjects)",
+			oldText: "tooFew := unwell > most,", newText: "tooFew := unwell > most+len(subjects),",
 			scenario: "too-many-unhealthy", finds: "health: machine .* although",
+		},
+		{
+			name: "lower-end-of-range-ignored", file: "internal/health/healthcheck/max_unhealthy.go",
+			oldText: "unwell > most, unwell < least", newText: "unwell > most, unwell < least-len(subjects)",
+			scenario: "unhealthy-range", finds: "health: machine .* although only",
+		},
+		{
+			name: "max-unhealthy-overrides-range", file: "internal/health/healthcheck/policy.go",
+			oldText: "return p.Range.Min, p.Range.Max,", newText: "return p.Range.Min, max(p.limit(machines), p.Range.Max),",
+			scenario: "unhealthy-range", finds: "health: machine .* although",
 		},
 		{
 			name: "outage-taken-for-silence", file: "internal/platform/reachability/state.go",

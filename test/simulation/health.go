@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ func safetyScenarios() []Scenario {
 		{Name: "remediate", Group: HealthChecks, Controllers: AllControllers, Base: fleet(6, "a"), Script: silences},
 		{Name: "clocks-differ", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: differingClocks},
 		{Name: "too-many-unhealthy", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: tooMany},
+		{Name: "unhealthy-range", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: ranges},
 		{Name: "meltdown", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: meltdowns},
 		{Name: "target-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"),
 			Script: outages(toTarget)},
@@ -94,16 +96,20 @@ func revive(but int) Action {
 		}}
 }
 
-// check returns an action that creates a MachineHealthCheck. Except for maxUnhealthy, it equals the built-in policy.
-func check(maxUnhealthy string) Action { return checkOf(maxUnhealthy, deployment) }
+// check returns an action that creates a MachineHealthCheck. Except for its limit, it equals the built-in policy. The
+// limit is a value of maxUnhealthy, or of unhealthyRange.
+func check(limit string) Action { return checkOf(limit, deployment) }
 
-func checkOf(maxUnhealthy string, apps ...string) Action {
-	return Action{Name: "create a health check with maxUnhealthy " + maxUnhealthy,
+func checkOf(limit string, apps ...string) Action {
+	return Action{Name: "create a health check with the limit " + limit,
 		Do: func(ctx context.Context, _ *World, c client.Client) error {
-			most := intstr.Parse(maxUnhealthy)
+			most := intstr.Parse(limit)
 			o := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "check"}}
 			o.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app",
 				Operator: metav1.LabelSelectorOpIn, Values: apps}}
+			if strings.HasPrefix(limit, "[") {
+				o.Spec.UnhealthyRange, most = limit, intstr.FromString(v1beta1.DefaultMaxUnhealthy)
+			}
 			o.Spec.MaxUnhealthy = &most
 			for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
 				o.Spec.UnhealthyNodeConditions = append(o.Spec.UnhealthyNodeConditions, v1beta1.UnhealthyNodeCondition{
@@ -173,6 +179,16 @@ func tooMany(r *rand.Rand) []Action {
 		actions = append(actions, silence(r.IntN(6)).after(upTo(r, 30*time.Second)))
 	}
 	return append(actions, revive(r.IntN(2)).after(healthTimeout+upTo(r, 5*time.Minute)))
+}
+
+// ranges returns actions that silence fewer kubelets than the range of a health check, as many, or more.
+func ranges(r *rand.Rand) []Action {
+	actions := []Action{stopUsers(), check([]string{"[2-2]", "[2-3]", "[1-2]"}[r.IntN(3)])}
+	for range 1 + r.IntN(3) {
+		actions = append(actions, silence(r.IntN(6)).after(upTo(r, 30*time.Second)))
+	}
+	// A silent machine may be left that is not replaced, because it is the only one.
+	return append(actions, revive(0).after(healthTimeout+upTo(r, 5*time.Minute)))
 }
 
 // meltdowns returns actions that silence most kubelets for a while. In some runs, one of them remains silent.

@@ -219,10 +219,32 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		o.breach("I6", "machine %s is marked as unhealthy while the nodes of %d of %d machines are unhealthy", m.Name,
 			ill, all)
 	}
-	if most := o.mostUnhealthy(); ill > most {
+	least, most := o.unhealthyLimits()
+	if ill > most {
 		o.breach("health", "machine %s is marked as unhealthy although %d of %d are unhealthy, want at most %d", m.Name, ill,
 			all, most)
 	}
+	if known := o.knownUnhealthy(); known < least {
+		o.breach("health", "machine %s is marked as unhealthy although only %d of %d are unhealthy, want at least %d", m.Name,
+			known, all, least)
+	}
+}
+
+// knownUnhealthy returns the number of machines that a process may count as unhealthy. This includes machines that
+// recovered or were deleted so recently that the process may not know it.
+func (o *oracle) knownUnhealthy() int {
+	recent := func(t time.Time) bool { return o.world.clockSteadySince(t) < healthKnownAfter }
+	n := 0
+	for _, m := range o.machines {
+		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() && !recent(m.DeletionTimestamp.Time) {
+			continue
+		}
+		node, known := o.world.safety.nodes[m.Status.NodeRef.UID]
+		if m.Status.Phase == v1beta1.MachineFailed || !known || !node.healthy || recent(node.since) {
+			n++
+		}
+	}
+	return n
 }
 
 func (o *oracle) leaderSince() time.Time {
@@ -232,9 +254,8 @@ func (o *oracle) leaderSince() time.Time {
 	return time.Time{}
 }
 
-// mostUnhealthy returns the highest number of unhealthy machines at which machines are replaced. If the processes may
-// know several limits, the highest limit is used.
-func (o *oracle) mostUnhealthy() int {
+// unhealthyLimits returns the lowest and the highest number of unhealthy machines at which machines are replaced.
+func (o *oracle) unhealthyLimits() (least, most int) {
 	all := 1
 	for _, m := range o.machines {
 		if m.DeletionTimestamp.IsZero() {
@@ -243,13 +264,20 @@ func (o *oracle) mostUnhealthy() int {
 	}
 	limit := intstr.FromString(v1beta1.DefaultMaxUnhealthy)
 	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineHealthCheck")) {
-		limit = object.(*v1beta1.MachineHealthCheck).MaxUnhealthyOrDefault()
+		check := object.(*v1beta1.MachineHealthCheck)
+		if check.Spec.UnhealthyRange != "" {
+			if _, err := fmt.Sscanf(check.Spec.UnhealthyRange, "[%d-%d]", &least, &most); err != nil {
+				o.broken(fmt.Errorf("unhealthyRange %s is invalid: %w", check.Spec.UnhealthyRange, err))
+			}
+			return least, most
+		}
+		limit = check.MaxUnhealthyOrDefault()
 	}
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, all, false)
 	if err != nil {
 		o.broken(fmt.Errorf("maxUnhealthy %s is invalid: %w", limit.String(), err))
 	}
-	return max(n, 1)
+	return 0, max(n, 1)
 }
 
 func (w *World) frozenObjects() (missing []string) {

@@ -43,9 +43,13 @@ func healthMeanings() map[string]Meaning {
 				v1beta1.AnnotationRemoveOrphansUntil + " of the class to a time at most 24 hours ahead. Machinist then drains the Node and removes the instance."},
 
 		v1beta1.ReasonRemediationAllowed: {Explanation: "Unhealthy machines are replaced."},
-		v1beta1.ReasonTooManyUnhealthy: {Explanation: "More machines are unhealthy than maxUnhealthy of the health check allows, so machines are not replaced.",
+		v1beta1.ReasonTooManyUnhealthy: {Explanation: "More machines are unhealthy than unhealthyRange or maxUnhealthy of the health check allows, so machines are not replaced.",
 			NextStep: "Replacement continues when enough machines are healthy again.",
-			Instructions: "Find out what the unhealthy machines have in common, such as a network. If the machines are broken, raise maxUnhealthy, or request the replacement of one machine: kubectl annotate machines.machinist.dev NAME " +
+			Instructions: "Find out what the unhealthy machines have in common, such as a network. If the machines are broken, raise the limit, or request the replacement of one machine: kubectl annotate machines.machinist.dev NAME " +
+				v1beta1.AnnotationRemediate + "="},
+		v1beta1.ReasonTooFewUnhealthy: {Explanation: "Fewer machines are unhealthy than unhealthyRange of the health check requires, so machines are not replaced.",
+			NextStep: "Replacement starts when more machines are unhealthy.",
+			Instructions: "Lower the first number of unhealthyRange, or request the replacement of one machine: kubectl annotate machines.machinist.dev NAME " +
 				v1beta1.AnnotationRemediate + "="},
 		allowed + v1beta1.ReasonMeltdown: {Explanation: "Too many Nodes became unhealthy at once. The machines are probably not the cause, so they are not replaced.",
 			NextStep: afterMeltdown, Instructions: findCause},
@@ -60,8 +64,8 @@ func healthMeanings() map[string]Meaning {
 		allowed + v1beta1.ReasonRetriesExhausted: {Explanation: "A machine is not replaced: its predecessors were replaced in a row as often as maxRetries allows.",
 			NextStep:     "Replacement continues when this machine or its successor has worked for an hour, or when maxRetries is raised.",
 			Instructions: "Find out why the machine and its predecessors fail. Then delete the broken machine."},
-		allowed + v1beta1.ReasonInvalidConfiguration: {Explanation: "A condition of the health check can never be met by a Node, so the check does nothing.",
-			NextStep: untilChanged, Instructions: "Correct spec.unhealthyNodeConditions."},
+		allowed + v1beta1.ReasonInvalidConfiguration: {Explanation: "A field of the health check has an invalid value, so the check does nothing.",
+			NextStep: untilChanged, Instructions: "Correct the field that the message names."},
 		allowed + v1beta1.ReasonInvalidSelector: {Explanation: "The selector of the health check is invalid, so the check does nothing.",
 			NextStep: untilChanged, Instructions: "Correct spec.selector."},
 	}

@@ -108,8 +108,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		}
 	}
 	counted := j.ExpectedCount - unlaunched
-	limit := p.limit(counted)
-	tooMany := unwell > limit
+	least, most, limits := p.limits(counted)
+	tooMany, tooFew := unwell > most, unwell < least
 	_, meltdownEverywhere := s.Meltdown[everywhere]
 	for i, subject := range subjects {
 		switch v := evaluations[i]; {
@@ -121,7 +121,7 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
 			j.hold(subject, v)
 		case v.Health == HealthUnhealthy && p.Type != v1beta1.RemediationNone &&
-			!tooMany && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
+			!tooMany && !tooFew && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
 			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, RequestsReplacement: true,
 				Reason: ConditionReason{p.Reason, p.Name + ": " + v.Explanation + nodeNote(subject)}})
 		}
@@ -139,8 +139,10 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		})}
 	case tooMany:
 		j.Restriction = ConditionReason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(
-			"%d of %d machines are not well, and remediation stops at more than %d (maxUnhealthy %s).", unwell, counted, limit,
-			p.MaxUnhealthy.String())}
+			"%d of %d machines are not well, and remediation stops at more than %d (%s).", unwell, counted, most, limits)}
+	case tooFew && len(j.Targets) > 0:
+		j.Restriction = ConditionReason{v1beta1.ReasonTooFewUnhealthy, fmt.Sprintf(
+			"%d of %d machines are not well, and remediation starts at %d (%s).", unwell, counted, least, limits)}
 	case len(frozen) > 0:
 		j.Restriction = ConditionReason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
 	case len(j.Exhausted) > 0:
@@ -148,8 +150,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 			"%s will not be replaced, because at least %d replacements in a row failed before (maxRetries).",
 			named(j.Exhausted), *p.MaxRetries+1)}
 	}
-	if !meltdownEverywhere && !tooMany {
-		j.AllowedUnhealthy = limit - unwell
+	if !meltdownEverywhere && !tooMany && !tooFew {
+		j.AllowedUnhealthy = most - unwell
 	}
 	return j
 }

@@ -47,6 +47,10 @@ func TestDecide(t *testing.T) {
 	most := func(value string) Policy {
 		return policy(func(p *Policy) { p.MaxUnhealthy = intstr.Parse(value) })
 	}
+	between := func(text string) Policy {
+		c := &v1beta1.MachineHealthCheck{Spec: v1beta1.MachineHealthCheckSpec{UnhealthyRange: text}}
+		return policy(func(p *Policy) { p.MaxUnhealthy, p.Range = intstr.FromInt32(0), PolicyOf(c).Range })
+	}
 	retries := func(n int32) Policy { return policy(func(p *Policy) { p.MaxRetries = &n }) }
 	row := func(n int, left time.Duration) func(*Subject) {
 		return func(s *Subject) { s.Retries, s.RetriesResetIn = n, left }
@@ -110,6 +114,22 @@ func TestDecide(t *testing.T) {
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
 		{name: "an invalid value is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: situation(60),
 			marks: 4, healthy: 6, targets: 4},
+		// Rule: unhealthy-range-limits-remediation.
+		{name: "no machine is unhealthy, and a range", policy: between("[2-4]"), subjects: fleet(10, 0), s: situation(60), healthy: 10},
+		{name: "fewer than the range", policy: between("[2-4]"), subjects: fleet(10, 1, silent(20)), s: situation(60),
+			restriction: v1beta1.ReasonTooFewUnhealthy, healthy: 9, targets: 1,
+			message: "1 of 10 machines are not well, and remediation starts at 2 (unhealthyRange [2-4])."},
+		{name: "the lower end of the range", policy: between("[2-4]"), subjects: fleet(10, 2, silent(20)), s: situation(60),
+			marks: 2, healthy: 8, allowed: 2, targets: 2},
+		{name: "the upper end of the range", policy: between("[2-4]"), subjects: fleet(10, 4, silent(20)), s: situation(60),
+			marks: 4, healthy: 6, targets: 4},
+		{name: "more than the range", policy: between("[2-4]"), subjects: fleet(10, 5, silent(20)), s: situation(60),
+			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 5, targets: 5,
+			message: "5 of 10 machines are not well, and remediation stops at more than 4 (unhealthyRange [2-4])."},
+		{name: "machines that may recover count for the range", policy: between("[2-2]"), s: situation(60), marks: 1,
+			subjects: append(fleet(9, 1, silent(20)), runningSubject("z", silent(55))), healthy: 8, targets: 1},
+		{name: "fewer than the range, and a request of a user", policy: between("[2-4]"), s: situation(60), marks: 1,
+			subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), healthy: 10},
 		{name: "no machines", subjects: nil, s: situation(60), allowed: 1},
 
 		{name: "type None", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }),

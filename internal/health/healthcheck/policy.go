@@ -28,6 +28,9 @@ type Policy struct {
 	Startup time.Duration
 	// MaxUnhealthy is a number or percentage of machines. If more are unhealthy, none is remediated.
 	MaxUnhealthy intstr.IntOrString
+	// Range replaces MaxUnhealthy if it is not nil. Machines are remediated only while the number of unhealthy machines
+	// is in the range.
+	Range *v1beta1.UnhealthyRange
 	// Type is the type of remediation.
 	Type v1beta1.RemediationType
 	// MaxRetries limits how often a machine is replaced if each replacement fails soon after its creation. Nil means no
@@ -50,7 +53,18 @@ func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	if t := c.Spec.NodeStartupTimeout; t != nil && t.Duration > 0 {
 		p.Startup = t.Duration
 	}
+	if r, err := v1beta1.ParseUnhealthyRange(c.Spec.UnhealthyRange); err == nil {
+		p.Range = &r
+	}
 	return p
+}
+
+// limits returns between which numbers of unhealthy machines a machine is remediated, and the field that defines it.
+func (p Policy) limits(machines int) (least, most int, field string) {
+	if p.Range != nil {
+		return p.Range.Min, p.Range.Max, "unhealthyRange " + p.Range.String()
+	}
+	return 0, p.limit(machines), "maxUnhealthy " + p.MaxUnhealthy.String()
 }
 
 // limit returns MaxUnhealthy as a number. A percentage is rounded down to at least 1, except for 0%.

@@ -74,3 +74,14 @@ func TestEmptyFieldsOfCheckHaveDefaults(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// Rule: unhealthy-range-limits-remediation.
+func TestInvalidRangeIsNoRange(t *testing.T) {
+	for text, valid := range map[string]bool{"[3-5]": true, "[0-0]": true, "": false, "[5-3]": false, "3-5": false,
+		"[3-5": false, "[-1-5]": false, "[1-9999999999]": false, "[3,5]": false, "[３-５]": false, "[3-5]\n": false} {
+		p := PolicyOf(&v1beta1.MachineHealthCheck{Spec: v1beta1.MachineHealthCheckSpec{UnhealthyRange: text}})
+		if (p.Range != nil) != valid || valid && p.Range.String() != text {
+			t.Errorf("%q is the range %v", text, p.Range)
+		}
+	}
+}

@@ -136,7 +136,8 @@ func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, boo
 	return "", false
 }
 
-// HealthCheck returns an error for each condition in a health check that can never mean an unhealthy Node.
+// HealthCheck returns an error for each condition in a health check that can never mean an unhealthy Node, and for an
+// invalid range.
 func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 	var errs field.ErrorList
 	conditions := field.NewPath("spec", "unhealthyNodeConditions")
@@ -151,6 +152,11 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 		}
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			errs = append(errs, field.Invalid(at.Child("status"), condition.Status, "a Node that is Ready is not unhealthy"))
+		}
+	}
+	if text := c.Spec.UnhealthyRange; text != "" {
+		if _, err := v1beta1.ParseUnhealthyRange(text); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "unhealthyRange"), text, err.Error()))
 		}
 	}
 	return errs

@@ -26,6 +26,9 @@ func TestErrorsNameTheField(t *testing.T) {
 			UnhealthyNodeConditions: []v1beta1.UnhealthyNodeCondition{{Type: kind, Status: status}},
 		}})
 	}
+	withRange := func(text string) field.ErrorList {
+		return validation.HealthCheck(&v1beta1.MachineHealthCheck{Spec: v1beta1.MachineHealthCheckSpec{UnhealthyRange: text}})
+	}
 	withSelector := func(key string) field.ErrorList {
 		return validation.Selector(field.NewPath("spec", "selector"),
 			&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -48,6 +51,10 @@ func TestErrorsNameTheField(t *testing.T) {
 		"spec.unhealthyNodeConditions[0].status":                              withCondition(corev1.NodeReady, corev1.ConditionTrue),
 		"spec.unhealthyNodeConditions[0].type":                                withCondition("my condition", corev1.ConditionTrue),
 		"spec.unhealthyNodeConditions[0].type ":                               withCondition("ready", corev1.ConditionTrue),
+		"spec.unhealthyRange":                                                 withRange("[5-3]"),
+		"spec.unhealthyRange ":                                                withRange("3-5"),
+		"spec.unhealthyRange  ":                                               withRange("[-1-5]"),
+		"spec.unhealthyRange   ":                                              withRange("[1-9999999999]"),
 		"spec.selector.matchExpressions[1].key":                               withSelector(v1beta1.LabelTemplateHash),
 	} {
 		if len(errs) != 1 || errs[0].Field != strings.TrimSpace(field) {
@@ -55,6 +62,9 @@ func TestErrorsNameTheField(t *testing.T) {
 		}
 	}
 	for name, errs := range map[string]field.ErrorList{
+		"a range":                  withRange("[3-5]"),
+		"a range of one number":    withRange("[3-3]"),
+		"the largest range":        withRange("[0-999999999]"),
 		"the labels of a deployment's set": validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{
 			Labels: map[string]string{v1beta1.LabelTemplateHash: "x", v1beta1.LabelMachineDeployment: "d"},
 		}}),

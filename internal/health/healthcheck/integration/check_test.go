@@ -257,23 +257,32 @@ func TestInvalidSelectorIsReported(t *testing.T) {
 }
 
 // Without the admission webhook, a user can create a check with Ready=True as an unhealthy condition. Such a check must
-// not make all working machines unhealthy.
+// not make all working machines unhealthy. An invalid range can be stored only without the schema.
 //
-// Rule: admitted-bad-object-harmless.
-func TestCheckWithReadyTrueAsUnhealthySelectsNothing(t *testing.T) {
-	b := newBench(t)
-	c := b.check()
-	machines := b.machines(5)
-	stale := newStaleCache(b)
-	spec := &stale.checks.Items[0].Spec
-	spec.MaxUnhealthy = ptr.To(intstr.FromString("100%"))
-	spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	b.silence(machines[0])
-	b.options.Client = stale.clientOf(b.options.Client)
-	b.restart()
-	b.advance(10 * time.Minute)
-	b.wantCheck(c, v1beta1.ReasonInvalidConfiguration, "spec.unhealthyNodeConditions[0].status", 0, 0, 1)
-	b.wantMarked(machines[0]) // The built-in policy marks the machine.
+// Rules: admitted-bad-object-harmless, unhealthy-range-limits-remediation.
+func TestInvalidCheckSelectsNothing(t *testing.T) {
+	for field, change := range map[string]func(*v1beta1.MachineHealthCheckSpec){
+		"spec.unhealthyNodeConditions[0].status": func(spec *v1beta1.MachineHealthCheckSpec) {
+			spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		},
+		`spec.unhealthyRange: Invalid value: "[5-3]"`: func(spec *v1beta1.MachineHealthCheckSpec) { spec.UnhealthyRange = "[5-3]" },
+	} {
+		t.Run(field, func(t *testing.T) {
+			b := newBench(t)
+			c := b.check()
+			machines := b.machines(5)
+			stale := newStaleCache(b)
+			spec := &stale.checks.Items[0].Spec
+			spec.MaxUnhealthy = ptr.To(intstr.FromString("100%"))
+			change(spec)
+			b.silence(machines[0])
+			b.options.Client = stale.clientOf(b.options.Client)
+			b.restart()
+			b.advance(10 * time.Minute)
+			b.wantCheck(c, v1beta1.ReasonInvalidConfiguration, field, 0, 0, 1)
+			b.wantMarked(machines[0]) // The built-in policy marks the machine.
+		})
+	}
 }
 
 // Relevant changes and the end of a timeout trigger the controller.

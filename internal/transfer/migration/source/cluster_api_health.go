@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,9 +45,7 @@ func (r *clusterAPIReader) healthCheck() {
 	spec.reportLoss(machineConditions, "unhealthyMachineConditions")
 	checks.reportLoss(machineConditions, "unhealthyMachineConditions")
 	trigger := remediation.child("triggerIf")
-	const inRange = "Machinist's health checks have a maximum of unhealthy machines, but no range."
-	spec.reportLoss(inRange, "unhealthyRange")
-	trigger.reportLoss(inRange, "unhealthyInRange")
+	to.Spec.UnhealthyRange = cmp.Or(unhealthyRange(trigger, "unhealthyInRange"), unhealthyRange(spec, "unhealthyRange"))
 	to.Spec.MaxUnhealthy = maxUnhealthy(spec, "maxUnhealthy")
 	if trigger.has("unhealthyLessThanOrEqualTo") {
 		to.Spec.MaxUnhealthy = maxUnhealthy(trigger, "unhealthyLessThanOrEqualTo")
@@ -55,6 +54,18 @@ func (r *clusterAPIReader) healthCheck() {
 	to.Spec.Remediation.Type = r.remediation(spec, remediation)
 	r.metadata.apply(to)
 	r.converted.Object = to
+}
+
+func unhealthyRange(f *fields, name string) string {
+	text := f.text(name)
+	if text == "" {
+		return ""
+	}
+	if _, err := v1beta1.ParseUnhealthyRange(text); err != nil {
+		f.report(provider.FindingBlocker, CodeInvalidValue, name, "The range %s is invalid: %s.", text, err)
+		return ""
+	}
+	return text
 }
 
 // selectsStayingMachines reports whether the health check selects only machines that stay with the old system. Then

@@ -45,10 +45,10 @@ func TestVersionsOfClusterAPIConvertEqually(t *testing.T) {
 		older, newer string
 	}{
 		{RoleHealthCheck, "MachineHealthCheck",
-			`clusterName: one, selector: {matchLabels: {a: b}}, maxUnhealthy: 2, nodeStartupTimeout: 5m,
-				unhealthyConditions: [{type: Ready, status: Unknown, timeout: 3m}]`,
-			`clusterName: one, selector: {matchLabels: {a: b}}, remediation: {triggerIf: {unhealthyLessThanOrEqualTo: 2}},
-				checks: {nodeStartupTimeoutSeconds: 300,
+			`clusterName: one, selector: {matchLabels: {a: b}}, maxUnhealthy: 2, unhealthyRange: "[1-2]",
+				nodeStartupTimeout: 5m, unhealthyConditions: [{type: Ready, status: Unknown, timeout: 3m}]`,
+			`clusterName: one, selector: {matchLabels: {a: b}}, remediation: {triggerIf: {unhealthyLessThanOrEqualTo: 2,
+				unhealthyInRange: "[1-2]"}}, checks: {nodeStartupTimeoutSeconds: 300,
 				unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 180}]}`},
 		{RoleDeployment, "MachineDeployment",
 			`clusterName: one, replicas: 3, minReadySeconds: 20, progressDeadlineSeconds: 600,

@@ -191,6 +191,10 @@ const (
 	// ReasonNodeReady surfaces when the Node is Ready.
 	ReasonNodeReady = "NodeReady"
 
+	// ReasonWaitingForReadinessGates surfaces when the Node is Ready, but a condition that spec.node.readinessGates
+	// names is not True. The condition NodeHealthy is still True, and the condition Ready is False.
+	ReasonWaitingForReadinessGates = "WaitingForReadinessGates"
+
 	// ReasonNodeNotReady surfaces when the Node reports that it is not Ready.
 	ReasonNodeNotReady = "NodeNotReady"
 

@@ -129,6 +129,29 @@ type NodeTemplate struct {
 	// +listMapKey=effect
 	// +kubebuilder:validation:MaxItems=64
 	StartupTaints []corev1.Taint `json:"startupTaints,omitempty"`
+
+	// readinessGates are conditions of the Node that must be True, in addition to Ready, before the machine is Ready and
+	// counts as available. Other components, such as a network plugin or the driver of a GPU, set these conditions. A new
+	// machine becomes Running only after all these conditions are True. If one of them is not True later, the machine
+	// is not available, but is not replaced for this reason.
+	// +optional
+	// +listType=map
+	// +listMapKey=conditionType
+	// +kubebuilder:validation:MaxItems=16
+	ReadinessGates []NodeReadinessGate `json:"readinessGates,omitempty"`
+}
+
+// NodeReadinessGate is a condition of the Node that must be True before the machine is Ready.
+//
+// +kubebuilder:validation:XValidation:rule="!(self.conditionType.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="is a condition that Kubernetes sets: Ready is always required, and the others are not True on a healthy Node",fieldPath=".conditionType"
+type NodeReadinessGate struct {
+	// conditionType is the type of the Node condition. The type is case-sensitive.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	ConditionType corev1.NodeConditionType `json:"conditionType"`
 }
 
 // MachineTimeouts limits how long the phases of a machine may take.

@@ -33,6 +33,16 @@ type MachineHealthCheckSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	UnhealthyNodeConditions []UnhealthyNodeCondition `json:"unhealthyNodeConditions,omitempty"`
 
+	// unhealthyMachineConditions are the Machine conditions that make a machine unhealthy while it has an instance. A
+	// machine is unhealthy if it has at least one of these conditions. Other controllers set such conditions. A condition
+	// that Machinist sets, such as Ready, is refused.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +listMapKey=status
+	// +kubebuilder:validation:MaxItems=64
+	UnhealthyMachineConditions []UnhealthyMachineCondition `json:"unhealthyMachineConditions,omitempty"`
+
 	// nodeStartupTimeout is how long a Machine may be without a Node after its creation. The shorter of this timeout
 	// and timeouts.creation of the Machine applies. If unset, only timeouts.creation applies.
 	// +optional
@@ -75,6 +85,26 @@ type UnhealthyNodeCondition struct {
 	// +required
 	// +kubebuilder:validation:Enum=True;False;Unknown
 	Status corev1.ConditionStatus `json:"status"`
+
+	// timeout is how long the condition must have had that status before the machine counts as unhealthy.
+	// +required
+	Timeout metav1.Duration `json:"timeout"`
+}
+
+// UnhealthyMachineCondition is a Machine condition that makes the machine unhealthy if it lasts longer than a timeout.
+//
+// +kubebuilder:validation:XValidation:rule="!(self.type.lowerAscii() in ['launched', 'registered', 'nodehealthy', 'uptodate', 'drained', 'drainextended', 'volumesdetached', 'ready', 'deleting', 'paused', 'preserved', 'interruptionnotice', 'remediationrequested', 'certificateapproved', 'owned'])",message="Machinist sets this condition, so it cannot make a machine unhealthy: use unhealthyNodeConditions, nodeStartupTimeout or spec.timeouts of the machines",fieldPath=".type"
+type UnhealthyMachineCondition struct {
+	// type of the Machine condition. The type is case-sensitive.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Type string `json:"type"`
+
+	// status of the Machine condition: True, False or Unknown.
+	// +required
+	// +kubebuilder:validation:Enum=True;False;Unknown
+	Status metav1.ConditionStatus `json:"status"`
 
 	// timeout is how long the condition must have had that status before the machine counts as unhealthy.
 	// +required

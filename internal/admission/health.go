@@ -18,7 +18,14 @@ func ValidateHealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 			v.warn(conditions.Index(i).Child("timeout"), "with 0s, a machine is replaced as soon as its Node has the condition")
 		}
 	}
-	if len(c.Spec.UnhealthyNodeConditions) == 0 && c.Spec.NodeStartupTimeout == nil {
+	for i, condition := range c.Spec.UnhealthyMachineConditions {
+		if condition.Timeout.Duration == 0 {
+			v.warn(spec.Child("unhealthyMachineConditions").Index(i).Child("timeout"),
+				"with 0s, a machine is replaced as soon as it has the condition")
+		}
+	}
+	if len(c.Spec.UnhealthyNodeConditions)+len(c.Spec.UnhealthyMachineConditions) == 0 &&
+		c.Spec.NodeStartupTimeout == nil {
 		v.warn(conditions,
 			"without conditions and nodeStartupTimeout, a selected machine is unhealthy only if it failed or if its Node was deleted; the built-in policy does not apply to selected machines")
 	}

@@ -421,6 +421,13 @@ func TestHealthCheck(t *testing.T) {
 			MaxUnhealthy: ptr.To(intstr.FromString("100%"))}, want{warnings: []string{"spec.maxUnhealthy: with 100%"}}},
 		"maxUnhealthy of 0": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
 			MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{warnings: []string{"spec.maxUnhealthy: with 0, no machine"}}},
+		"a machine condition with a timeout of 0": {v1beta1.MachineHealthCheckSpec{
+			UnhealthyMachineConditions: []v1beta1.UnhealthyMachineCondition{{Type: "GPUHealthy", Status: metav1.ConditionFalse}}},
+			want{warnings: []string{"spec.unhealthyMachineConditions[0].timeout: "}}},
+		"a machine condition of Machinist": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
+			UnhealthyMachineConditions: []v1beta1.UnhealthyMachineCondition{{Type: "RemediationRequested",
+				Status: metav1.ConditionTrue, Timeout: *minute}}},
+			want{errors: []string{`spec.unhealthyMachineConditions[0].type: Invalid value: "RemediationRequested"`}}},
 		"an invalid range": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good, UnhealthyRange: "[5-3]"},
 			want{errors: []string{`spec.unhealthyRange: Invalid value: "[5-3]": 5 is greater than 3`}}},
 		"a range of 0": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good, UnhealthyRange: "[0-0]"},

@@ -43,7 +43,8 @@ func (p *pass) blocker() *metav1.Condition {
 		if c == nil {
 			return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The condition " + kind + " is not set yet."}
 		}
-		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints {
+		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints ||
+			c.Reason == v1beta1.ReasonWaitingForReadinessGates {
 			return c
 		}
 	}

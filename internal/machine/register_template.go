@@ -119,7 +119,9 @@ func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.Applied
 }
 
 func templateFingerprint(m *v1beta1.Machine) (string, error) {
-	data, err := json.Marshal(m.Spec.Node)
+	template := m.Spec.Node
+	template.ReadinessGates = nil // They change nothing on the Node.
+	data, err := json.Marshal(template)
 	if err != nil {
 		return "", err
 	}

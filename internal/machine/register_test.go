@@ -9,10 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -109,6 +111,86 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	taints(true)
 	w.step(24 * time.Hour)
 	w.wantRest("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+}
+
+func (w *world) setNodeCondition(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
+	w.t.Helper()
+	node := w.getNode(name)
+	before := node.DeepCopy()
+	node.Status.Conditions = append(slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == kind
+	}), corev1.NodeCondition{Type: kind, Status: status})
+	if err := w.api.Status().Patch(w.t.Context(), node, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Rule: readiness-gates-required.
+func TestReadinessGatesHoldTheMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.createMachine("m", func(m *v1beta1.Machine) {
+		m.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"}, {ConditionType: "example.com/GPU"}}
+	})
+	w.reconcile("m")
+	node := w.node("m", true)
+	w.reconcile("m")
+	waits := func(phase v1beta1.MachinePhase, message string) {
+		t.Helper()
+		m := w.get("m")
+		w.wantPhase(m, phase)
+		w.wantCondition(m, v1beta1.ConditionNodeHealthy, "True", v1beta1.ReasonWaitingForReadinessGates)
+		w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonWaitingForReadinessGates)
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); !strings.HasSuffix(c.Message, message) {
+			t.Errorf("the message is %q, want the end %q", c.Message, message)
+		}
+	}
+	waits(v1beta1.MachineProvisioned, "not True: NetworkReady is missing, example.com/GPU is missing.")
+	w.wantQuiet("m")
+	w.setNodeCondition(node.Name, "NetworkReady", corev1.ConditionTrue)
+	w.setNodeCondition(node.Name, "example.com/GPU", corev1.ConditionUnknown)
+	w.reconcile("m")
+	waits(v1beta1.MachineProvisioned, "not True: example.com/GPU is Unknown.")
+	w.setNodeCondition(node.Name, "example.com/GPU", corev1.ConditionTrue)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	w.wantCondition(w.get("m"), v1beta1.ConditionReady, "True", v1beta1.ReasonMachineReady)
+
+	// The machine has run, so it neither fails nor leaves the phase Running.
+	w.setNodeCondition(node.Name, "NetworkReady", corev1.ConditionFalse)
+	w.reconcile("m")
+	waits(v1beta1.MachineRunning, "not True: NetworkReady is False.")
+	w.step(24 * time.Hour)
+	w.wantRest("m")
+	waits(v1beta1.MachineRunning, "not True: NetworkReady is False.")
+	w.setNodeCondition(node.Name, "NetworkReady", corev1.ConditionTrue)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionReady, "True", v1beta1.ReasonMachineReady)
+}
+
+// Rules: readiness-gates-required, join-timeout-fails-machine.
+func TestReadinessGatesCountForTheCreationTimeout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.createMachine("m", func(m *v1beta1.Machine) {
+		m.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"}}
+	})
+	w.reconcile("m")
+	node := w.node("m", true)
+	w.reconcile("m")
+	w.step(21 * time.Minute)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineFailed)
+	if m.Status.FailureReason != v1beta1.FailureJoinClusterTimeout ||
+		!strings.Contains(m.Status.FailureMessage, "The readiness gates were not True within 20m0s.") {
+		t.Errorf("failure %s: %s", m.Status.FailureReason, m.Status.FailureMessage)
+	}
+	w.setNodeCondition(node.Name, "NetworkReady", corev1.ConditionTrue)
+	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,12 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 	var transition bool
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
-		p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
+		gates := p.unmetReadinessGates()
+		if gates == "" {
+			p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
+		} else {
+			p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonWaitingForReadinessGates, gates)
+		}
 		known := p.states.get(p.machine)
 		if known.instance.isConfirmed || known.instance.suspectID != "" || !known.instance.missingSince.IsZero() {
 			// A Ready Node proves that the instance runs, whatever the cloud answered before.
@@ -41,6 +47,10 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 		}
 		if known.instance.isUnseen || p.machine.Status.Instance.State == v1beta1.InstancePending {
 			p.refreshInstance(ctx)
+		}
+		if gates != "" && !p.hasRun() {
+			p.failAfterTimeout(nil)
+			return next, nil
 		}
 		if !p.hasRun() || known.launch.token { // Another client may have written the phase.
 			if err := p.dropToken(ctx); err != nil {
@@ -60,6 +70,36 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 	// If a kubelet no longer reports, the most likely cause is that the instance is gone.
 	_, err := p.confirmInstance(ctx, transition)
 	return next, err
+}
+
+// unmetReadinessGates describes the conditions of spec.node.readinessGates that are not True on the Node. The result is
+// empty if all are True.
+func (p *pass) unmetReadinessGates() string {
+	var unmet []string
+	for _, gate := range p.machine.Spec.Node.ReadinessGates {
+		status := nodeCondition(p.node, gate.ConditionType)
+		switch status {
+		case corev1.ConditionTrue:
+			continue
+		case "":
+			status = "missing"
+		}
+		unmet = append(unmet, fmt.Sprintf("%s is %s", gate.ConditionType, status))
+	}
+	if len(unmet) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Node %s is Ready, but these conditions are not True: %s.", p.node.Name, strings.Join(unmet, ", "))
+}
+
+// nodeCondition returns the status of a condition of a Node, or "" if the Node does not have the condition.
+func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) corev1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return node.Status.Conditions[i].Status
+		}
+	}
+	return ""
 }
 
 func (p *pass) nodeGone(ctx context.Context) (progress, error) {

@@ -186,7 +186,12 @@ func (p *pass) failAfterTimeout(cause error) {
 	case p.Target == nil && m.Spec.ProviderID != "":
 		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance did not run within %s.", timeout))
 	case m.Spec.ProviderID != "":
-		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance did not become a Ready node within %s.", timeout))
+		message := fmt.Sprintf("The instance did not become a Ready node within %s.", timeout)
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionNodeHealthy); c != nil &&
+			c.Reason == v1beta1.ReasonWaitingForReadinessGates {
+			message = fmt.Sprintf("The readiness gates were not True within %s. %s", timeout, c.Message)
+		}
+		p.fail(v1beta1.FailureJoinClusterTimeout, message)
 	case code == provider.ResourceExhausted:
 		p.fail(v1beta1.FailureInsufficientResources, fmt.Sprintf("The provider had no capacity within %s.", timeout))
 	default:

@@ -177,7 +177,7 @@ func nodeChanged(signals interruption.Signals) predicate.Predicate {
 			(o.DeletionTimestamp == nil) != (n.DeletionTimestamp == nil) ||
 			o.Spec.ProviderID != n.Spec.ProviderID ||
 			o.Status.NodeInfo.KubeletVersion != n.Status.NodeInfo.KubeletVersion ||
-			readiness(o) != readiness(n) ||
+			!slices.EqualFunc(o.Status.Conditions, n.Status.Conditions, sameStatus) ||
 			announces(o) != announces(n) ||
 			!maps.Equal(o.Labels, n.Labels) ||
 			!maps.Equal(o.Annotations, n.Annotations) ||
@@ -185,12 +185,9 @@ func nodeChanged(signals interruption.Signals) predicate.Predicate {
 	}}
 }
 
-func readiness(node *corev1.Node) corev1.ConditionStatus {
-	if c := readyCondition(node); c != nil {
-		return c.Status
-	}
-	return ""
-}
+// sameStatus compares conditions without their times, which change with each heartbeat. Apart from Ready, a machine may
+// wait for any condition as a readiness gate.
+func sameStatus(a, b corev1.NodeCondition) bool { return a.Type == b.Type && a.Status == b.Status }
 
 // machinesOfNode finds the Machines of a Node by the Node name that they have or expect, and by the provider ID.
 func machinesOfNode(cache client.Reader) handler.MapFunc {

@@ -337,9 +337,10 @@ func TestHeartbeatsTriggerNothing(t *testing.T) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating",
 				Status: corev1.ConditionTrue})
 		}, true},
-		{"another condition", func(n *corev1.Node) {
+		{"another condition, which may be a readiness gate", func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Other", Status: corev1.ConditionTrue})
-		}, false},
+		}, true},
+		{"transition time", func(n *corev1.Node) { n.Status.Conditions[0].LastTransitionTime = metav1.Now() }, false},
 		{"version", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" }, true},
 	} {
 		changed := old.DeepCopy()

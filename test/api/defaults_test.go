@@ -120,6 +120,23 @@ func TestGoDefaultsEqualSchemaDefaults(t *testing.T) {
 	}
 }
 
+// The fields below are newer than the first stored objects. An object without them must get no default, because the
+// controllers would then behave differently.
+//
+// Rule: defaults-as-in-code.
+func TestOptionalHealthFieldsHaveNoDefaults(t *testing.T) {
+	var check machinistv1.MachineHealthCheck
+	get(t, healthCheck, &check)
+	if check.Spec.UnhealthyRange != "" || check.Spec.UnhealthyMachineConditions != nil {
+		t.Errorf("the check has %q and %v", check.Spec.UnhealthyRange, check.Spec.UnhealthyMachineConditions)
+	}
+	var d machinistv1.MachineDeployment
+	get(t, deployment, &d)
+	if d.Spec.Template.Spec.Node.ReadinessGates != nil {
+		t.Errorf("the template has readiness gates: %v", d.Spec.Template.Spec.Node.ReadinessGates)
+	}
+}
+
 func get(t *testing.T, sample string, into client.Object, changes ...change) {
 	t.Helper()
 	object := create(t, apply(t, parse(t, env.Namespace(t), sample), changes...))

@@ -94,6 +94,8 @@ func TestHealthCheck(t *testing.T) {
 		{"range of one number", healthCheck, []change{{"spec/unhealthyRange", "[0-0]"}}},
 		{"the largest range", healthCheck, []change{{"spec/unhealthyRange", "[0-999999999]"}}},
 		{"condition", healthCheck, condition("DiskPressure", "True", "10m")},
+		{"machine condition", healthCheck, []change{{"spec/unhealthyMachineConditions",
+			[]any{map[string]any{"type": "example.com/GPUHealthy", "status": "False", "timeout": "0s"}}}}},
 		{"remediation", healthCheck, []change{{"spec/remediation/type", "External"}, {"spec/remediation/maxRetries", 3}}},
 	})
 }

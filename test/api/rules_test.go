@@ -92,6 +92,8 @@ func TestNodeTemplate(t *testing.T) {
 		{"taint", machine, node("taints", []any{taint("example.com/gpu", "yes", "NoSchedule")})},
 		{"taint with two effects", machine,
 			node("taints", []any{taint("gpu", "", "NoSchedule"), taint("gpu", "", "NoExecute")})},
+		{"readiness gates", machine, node("readinessGates", []any{map[string]any{"conditionType": "NetworkReady"},
+			map[string]any{"conditionType": "example.com/GPUReady"}})},
 		{"hook", machine, []change{{"spec/lifecycleHooks/preDrain", []any{hook("backup.example.com/flush", "backup")}}}},
 	})
 }

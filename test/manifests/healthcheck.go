@@ -1,9 +1,14 @@
 package manifests
 
+import "machinist.dev/machinist/internal/platform/conditionlimit"
+
 func healthChecks() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	condition := func(name, status string, timeout any) Changes {
 		return spec("unhealthyNodeConditions", []any{map[string]any{"type": name, "status": status, "timeout": timeout}})
+	}
+	machineCondition := func(name, status string, timeout any) Changes {
+		return spec("unhealthyMachineConditions", []any{map[string]any{"type": name, "status": status, "timeout": timeout}})
 	}
 	const field, first = "spec.unhealthyNodeConditions", "spec.unhealthyNodeConditions[0]"
 	all := table(BySchema, "MachineHealthCheck", HealthCheck,
@@ -24,6 +29,20 @@ func healthChecks() []InvalidObject {
 			reports("spec.unhealthyRange", "[1-9999999999]", "at most 9 digits")},
 		entry{"with a range that is too long", spec("unhealthyRange", a(33)), reports("spec.unhealthyRange")},
 		entry{"with an empty range", spec("unhealthyRange", ""), reports("spec.unhealthyRange")},
+		entry{"with a machine condition without a timeout", machineCondition("GPUHealthy", "False", nil),
+			reports("spec.unhealthyMachineConditions[0].timeout")},
+		entry{"with a machine condition with an unknown status", machineCondition("GPUHealthy", "Maybe", "1m"),
+			reports("spec.unhealthyMachineConditions[0].status")},
+		entry{"with a machine condition without a type", machineCondition("", "False", "1m"),
+			reports("spec.unhealthyMachineConditions[0].type")},
+		entry{"with a machine condition with a negative timeout", machineCondition("GPUHealthy", "False", "-1m"),
+			reports("spec.unhealthyMachineConditions[0].timeout")},
+		entry{"with the machine condition ready", machineCondition("ready", "False", "1m"),
+			reports("spec.unhealthyMachineConditions[0].type", "Machinist sets this condition")},
+		entry{"with a duplicate machine condition", spec("unhealthyMachineConditions", []any{
+			map[string]any{"type": "GPUHealthy", "status": "False", "timeout": "1m"},
+			map[string]any{"type": "GPUHealthy", "status": "False", "timeout": "2m"},
+		}), reports("spec.unhealthyMachineConditions")},
 		entry{"with a condition without a timeout", condition("Ready", "False", nil), reports(first + ".timeout")},
 		entry{"with a condition with an unknown status", condition("Ready", "Maybe", "1m"), reports(first + ".status")},
 		entry{"with a condition without a type", condition("", "True", "1m"), reports(first + ".type")},
@@ -47,10 +66,17 @@ func healthChecks() []InvalidObject {
 		entry{"with negative maxRetries", spec("remediation/maxRetries", -1), reports("spec.remediation.maxRetries")},
 		entry{"with maxRetries of 1001", spec("remediation/maxRetries", 1001), reports("spec.remediation.maxRetries")},
 	)
+	for _, own := range conditionlimit.Machine.Own {
+		all = append(all, table(BySchema, "MachineHealthCheck", HealthCheck, entry{
+			"with the machine condition " + own + " of Machinist", machineCondition(own, "False", "1m"),
+			reports("spec.unhealthyMachineConditions[0].type", "Machinist sets this condition")})...)
+	}
 	return append(all, table(ByManager, "MachineHealthCheck", HealthCheck,
 		entry{"that treats Ready nodes as unhealthy", condition("Ready", "True", "1m"), reports(first + ".status")},
 		entry{"with a condition type that is not a qualified name", condition("my condition", "True", "1m"),
 			reports(first + ".type")},
+		entry{"with a machine condition that is not a qualified name", machineCondition("my condition", "True", "1m"),
+			reports("spec.unhealthyMachineConditions[0].type")},
 		entry{"with a non-ASCII condition type", condition("größe 🚀", "True", "1m"), reports(first + ".type")},
 	)...)
 }

@@ -238,6 +238,9 @@ func nodes() []InvalidObject {
 	node := func(field string, value any) Changes { return Changes{"spec/node/" + field: value} }
 	labels := func(key string, value any) Changes { return node("labels", map[string]any{key: value}) }
 	taints := func(list string, taints ...any) Changes { return node(list, taints) }
+	gates := func(types ...string) Changes {
+		return node("readinessGates", many(len(types), func(i int) any { return map[string]any{"conditionType": types[i]} }))
+	}
 	const inLabels, inAnnotations = "spec.node.labels", "spec.node.annotations"
 	return table(BySchema, "Machine", Machine,
 		entry{"with a node label key with a blank", labels("my pool", "a"), reports(inLabels)},
@@ -271,6 +274,17 @@ func nodes() []InvalidObject {
 			})...), reports("spec.node.taints")},
 		entry{"with a taint in both taints and startupTaints", merged(taints("taints", taint("gpu", "", "NoSchedule")),
 			taints("startupTaints", taint("gpu", "", "NoSchedule"))), reports("spec.node.startupTaints")},
+		entry{"with a readiness gate without a type", gates(""), reports("spec.node.readinessGates[0].conditionType")},
+		entry{"with a readiness gate with a blank", gates("network ready"), reports("spec.node.readinessGates[0].conditionType")},
+		entry{"with a readiness gate that is too long", gates(a(317)), reports("spec.node.readinessGates[0].conditionType")},
+		entry{"with the readiness gate ready", gates("ready"),
+			reports("spec.node.readinessGates[0].conditionType", "Ready is always required")},
+		entry{"with the readiness gate DiskPressure", gates("NetworkReady", "DiskPressure"),
+			reports("spec.node.readinessGates[1].conditionType", "not True on a healthy Node")},
+		entry{"with a duplicate readiness gate", gates("NetworkReady", "NetworkReady"), reports("spec.node.readinessGates")},
+		entry{"with too many readiness gates", node("readinessGates", many(17, func(i int) any {
+			return map[string]any{"conditionType": a(i + 1)}
+		})), reports("spec.node.readinessGates")},
 	)
 }
 

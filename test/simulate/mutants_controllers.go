@@ -195,6 +195,21 @@ func controllerMutants() []mutant {
 			scenario: "unhealthy-range", finds: "health: machine .* although only",
 		},
 		{
+			name: "machine-condition-without-timeout", file: "internal/health/healthcheck/evaluate.go",
+			oldText: "v.add(wrong.Timeout.Duration, Signal{UID: m.UID,", newText: "v.add(wrong.Timeout.Duration/10, Signal{UID: m.UID,",
+			scenario: "machine-condition", finds: "I6: machine .* after its health timeout began",
+		},
+		{
+			name: "machine-condition-ignored", file: "internal/health/healthcheck/evaluate.go",
+			oldText: "if c == nil || c.Status != wrong.Status {", newText: "if c == nil || c.Status != \"\" {",
+			scenario: "machine-condition", finds: "no working GPU",
+		},
+		{
+			name: "readiness-gate-ignored", file: "internal/machine/serve_health.go",
+			oldText: "		case corev1.ConditionTrue:\n			continue", newText: "		case corev1.ConditionTrue, corev1.ConditionFalse:\n			continue",
+			scenario: "readiness-gates", finds: "gate: machine .* is Ready",
+		},
+		{
 			name: "max-unhealthy-overrides-range", file: "internal/health/healthcheck/policy.go",
 			oldText: "return p.Range.Min, p.Range.Max,", newText: "return p.Range.Min, max(p.limit(machines), p.Range.Max),",
 			scenario: "unhealthy-range", finds: "health: machine .* although",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ func safetyScenarios() []Scenario {
 		{Name: "clocks-differ", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: differingClocks},
 		{Name: "too-many-unhealthy", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: tooMany},
 		{Name: "unhealthy-range", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: ranges},
+		{Name: "machine-condition", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: machineConditions},
+		{Name: "readiness-gates", Group: HealthChecks, Controllers: Health, Base: fleet(3, "a", gated), Script: gates},
 		{Name: "meltdown", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: meltdowns},
 		{Name: "target-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"),
 			Script: outages(toTarget)},
@@ -96,8 +99,8 @@ func revive(but int) Action {
 		}}
 }
 
-// check returns an action that creates a MachineHealthCheck. Except for its limit, it equals the built-in policy. The
-// limit is a value of maxUnhealthy, or of unhealthyRange.
+// check returns an action that creates a MachineHealthCheck. Except for its limit, it equals the built-in policy, and
+// also names the condition gpuHealthy. The limit is a value of maxUnhealthy, or of unhealthyRange.
 func check(limit string) Action { return checkOf(limit, deployment) }
 
 func checkOf(limit string, apps ...string) Action {
@@ -111,6 +114,8 @@ func checkOf(limit string, apps ...string) Action {
 				o.Spec.UnhealthyRange, most = limit, intstr.FromString(v1beta1.DefaultMaxUnhealthy)
 			}
 			o.Spec.MaxUnhealthy = &most
+			o.Spec.UnhealthyMachineConditions = []v1beta1.UnhealthyMachineCondition{{Type: gpuHealthy,
+				Status: metav1.ConditionFalse, Timeout: metav1.Duration{Duration: healthTimeout}}}
 			for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
 				o.Spec.UnhealthyNodeConditions = append(o.Spec.UnhealthyNodeConditions, v1beta1.UnhealthyNodeCondition{
 					Type: corev1.NodeReady, Status: status, Timeout: metav1.Duration{Duration: healthTimeout},
@@ -189,6 +194,103 @@ func ranges(r *rand.Rand) []Action {
 	}
 	// A silent machine may be left that is not replaced, because it is the only one.
 	return append(actions, revive(0).after(healthTimeout+upTo(r, 5*time.Minute)))
+}
+
+// setGPU returns an action in which another controller reports that the GPU of a running machine is broken, or that all
+// GPUs work.
+func setGPU(i int, status metav1.ConditionStatus) Action {
+	return Action{Name: "a controller reports that a GPU works: " + string(status),
+		Do: func(ctx context.Context, w *World, c client.Client) error {
+			var chosen []*v1beta1.Machine
+			for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+				m := o.(*v1beta1.Machine)
+				if m.Status.Phase == v1beta1.MachineRunning && m.DeletionTimestamp.IsZero() {
+					chosen = append(chosen, m)
+				}
+			}
+			if status == metav1.ConditionFalse && len(chosen) > 0 {
+				chosen = chosen[i%len(chosen):][:1]
+			}
+			for _, m := range chosen {
+				changed := m.DeepCopy()
+				meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{Type: gpuHealthy, Status: status,
+					Reason: "Checked", LastTransitionTime: metav1.NewTime(w.clock.at.Truncate(time.Second))})
+				err := c.Status().Patch(ctx, changed, client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{}))
+				if client.IgnoreNotFound(err) != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+}
+
+// machineConditions returns actions in which another controller reports a broken GPU. In some runs, the GPU recovers,
+// most nodes become silent, or the target cluster is unreachable for a while.
+func machineConditions(r *rand.Rand) []Action {
+	actions := []Action{stopUsers(), check(v1beta1.DefaultMaxUnhealthy), setGPU(r.IntN(6), metav1.ConditionFalse)}
+	switch r.IntN(4) {
+	case 0:
+		actions = append(actions, setGPU(0, metav1.ConditionTrue).after(upTo(r, healthTimeout+2*time.Minute)))
+	case 1:
+		for range 4 {
+			actions = append(actions, silence(r.IntN(6)).after(upTo(r, 2*time.Second)))
+		}
+		actions = append(actions, revive(0).after(healthKnownAfter+upTo(r, 9*time.Minute)))
+	case 2:
+		actions = append(actions, outage(toTarget, true).after(upTo(r, time.Minute)),
+			endOutage(toTarget).after(upTo(r, 12*time.Minute)), revive(0).after(upTo(r, 90*time.Second)))
+	}
+	return actions
+}
+
+// networkReady is a condition that a network plugin sets on Nodes.
+const networkReady corev1.NodeConditionType = "NetworkReady"
+
+func gated(d *v1beta1.MachineDeployment) {
+	d.Spec.Template.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: networkReady}}
+}
+
+func (w *World) networkCondition(ready corev1.ConditionStatus) corev1.NodeCondition {
+	now := metav1.NewTime(w.clock.at.Truncate(time.Second))
+	c := corev1.NodeCondition{Type: networkReady, Status: corev1.ConditionFalse, LastTransitionTime: now}
+	if ready == corev1.ConditionTrue && !w.cloud.troubles.networkDown {
+		c.Status = corev1.ConditionTrue
+	}
+	return c
+}
+
+// setNetwork returns an action in which the network of all Ready Nodes, and of all later ones, works or does not work.
+func setNetwork(works bool) Action {
+	return Action{Name: fmt.Sprintf("the network works: %t", works),
+		Do: func(ctx context.Context, w *World, _ client.Client) error {
+			w.cloud.troubles.networkDown = !works
+			for _, o := range w.target.Snapshot(nodeKind) {
+				node := o.(*corev1.Node)
+				changed := node.DeepCopy()
+				i := slices.IndexFunc(changed.Status.Conditions, func(c corev1.NodeCondition) bool {
+					return c.Type == networkReady
+				})
+				if i < 0 || readiness(node) != corev1.ConditionTrue {
+					continue
+				}
+				changed.Status.Conditions[i] = w.networkCondition(corev1.ConditionTrue)
+				err := w.kubelet().Status().Patch(ctx, changed, client.MergeFrom(node))
+				if client.IgnoreNotFound(err) != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+}
+
+// gates returns actions in which the network fails for longer than the health timeout, while the fleet has readiness
+// gates. In some runs, the fleet gets new machines at that time.
+func gates(r *rand.Rand) []Action {
+	actions := []Action{stopUsers(), setNetwork(false)}
+	if r.IntN(2) == 0 {
+		actions = append(actions, scale(5).after(upTo(r, time.Minute)))
+	}
+	return append(actions, setNetwork(true).after(healthTimeout+upTo(r, 5*time.Minute)))
 }
 
 // meltdowns returns actions that silence most kubelets for a while. In some runs, one of them remains silent.

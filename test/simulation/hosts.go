@@ -149,6 +149,7 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 		}
 		node.Status.Conditions = append(node.Status.Conditions, c)
 	}
+	node.Status.Conditions = append(node.Status.Conditions, w.networkCondition(ready))
 	node.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
 }
 

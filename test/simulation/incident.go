@@ -49,6 +49,8 @@ type cloudProblems struct {
 	// inVain contains the machines for which the cloud has refused an instance after that.
 	isWithdrawn bool
 	inVain      map[uid]bool
+	// networkDown is true while the networks of Nodes do not work, although their kubelets report Ready.
+	networkDown bool
 	// byAddress makes the cloud derive host names from addresses, and reuse a free address immediately.
 	byAddress bool
 	refused   map[uid][]time.Time

@@ -302,7 +302,7 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].Controller == set.Controller }
 	}
 	seen, minReady := o.seenRevisions(), bounds.LastBounds().MinReadySeconds
-	if !invariants.IsAvailable(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
+	if !invariants.IsAvailable(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) || markedForGPU(m) {
 		return
 	}
 	o.judged["I3 minimum"]++

@@ -16,6 +16,10 @@ import (
 	"machinist.dev/machinist/test/invariants"
 )
 
+// gpuHealthy is a condition that another controller sets on Machines and that a health check names.
+const gpuHealthy = "GPUHealthy"
+
+// nodeHealth is the health of a Node, or the state of the condition gpuHealthy of a Machine.
 type nodeHealth struct {
 	healthy         bool
 	since, illSince time.Time
@@ -26,22 +30,68 @@ type nodeHealth struct {
 const healthKnownAfter = longestBehind + time.Second
 
 func (g *safetyState) follow(w *World, c apiserver.Change) {
-	node, ok := c.New.(*corev1.Node)
-	if !ok || g.nodes == nil {
+	if g.nodes == nil {
 		return
 	}
+	switch o := c.New.(type) {
+	case *v1beta1.Machine:
+		g.followHealth(w, o.UID, !meta.IsStatusConditionFalse(o.Status.Conditions, gpuHealthy), c.Revision)
+	case *corev1.Node:
+		g.followHealth(w, o.UID, c.Type != watch.Deleted && readiness(o) == corev1.ConditionTrue, c.Revision)
+		g.followHealth(w, o.UID+networkSuffix, c.Type != watch.Deleted && networkWorks(o), c.Revision)
+		g.followMeltdown(w)
+	}
+}
+
+// networkSuffix is appended to the UID of a Node in the key of its network's health.
+const networkSuffix = "/network"
+
+func networkWorks(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == networkReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// mayBeReady checks that the provider's process reports no machine as Ready whose Node is known not to meet a readiness
+// gate.
+func (o *oracle) mayBeReady(m *v1beta1.Machine) {
+	if len(m.Spec.Node.ReadinessGates) == 0 || m.Status.NodeRef == nil ||
+		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+		return
+	}
+	o.judged["gate"]++
+	network, known := o.world.safety.nodes[m.Status.NodeRef.UID+networkSuffix]
+	if known && !network.healthy && o.world.clockSteadySince(network.since) > healthKnownAfter {
+		o.breach("gate", "machine %s is Ready, but the network of its node does not work since %s", m.Name,
+			network.since.Sub(epoch))
+	}
+}
+
+func (g *safetyState) followHealth(w *World, of uid, healthy bool, revision int64) {
 	now := w.clock.at
-	before, known := g.nodes[node.UID]
-	healthy := c.Type != watch.Deleted && readiness(node) == corev1.ConditionTrue
+	before, known := g.nodes[of]
 	switch {
 	case !known:
-		g.nodes[node.UID] = nodeHealth{healthy, now, now, c.Revision}
+		g.nodes[of] = nodeHealth{healthy, now, now, revision}
 	case before.healthy && !healthy:
-		g.nodes[node.UID] = nodeHealth{false, now, now, c.Revision}
+		g.nodes[of] = nodeHealth{false, now, now, revision}
 	case !before.healthy && healthy:
-		g.nodes[node.UID] = nodeHealth{true, now, before.illSince, c.Revision}
+		g.nodes[of] = nodeHealth{true, now, before.illSince, revision}
 	}
-	g.followMeltdown(w)
+}
+
+// healthOf returns the health of a machine with a Node. The machine is unhealthy if its Node is, or if another
+// controller says so.
+func (g *safetyState) healthOf(m *v1beta1.Machine) (h nodeHealth, known bool) {
+	h, known = g.nodes[m.Status.NodeRef.UID]
+	said, found := g.nodes[m.UID]
+	switch {
+	case !found || !known:
+	case !said.healthy && (h.healthy || said.illSince.Before(h.illSince)),
+		said.healthy && h.healthy && said.since.After(h.since):
+		return said, true
+	}
+	return h, known
 }
 
 // followMeltdown records the beginning and the end of a meltdown, in which most nodes are unhealthy.
@@ -49,7 +99,7 @@ func (g *safetyState) followMeltdown(w *World) {
 	if g.nodes == nil {
 		return
 	}
-	ill, all := w.oracle.countUnhealthy(0)
+	ill, all := w.oracle.countUnhealthy(0, g.nodeHealth)
 	switch meltdown := all >= 3 && ill*100 > healthThreshold*all; {
 	case meltdown && g.meltdownSince.IsZero():
 		g.meltdownSince = w.clock.at
@@ -61,17 +111,22 @@ func (g *safetyState) followMeltdown(w *World) {
 	}
 }
 
-// countUnhealthy returns the number of machines with a Node, and how many Nodes have been unhealthy for longer than a
+func (g *safetyState) nodeHealth(m *v1beta1.Machine) (nodeHealth, bool) {
+	h, known := g.nodes[m.Status.NodeRef.UID]
+	return h, known
+}
+
+// countUnhealthy returns the number of machines with a Node, and how many of them have been unhealthy for longer than a
 // time.
-func (o *oracle) countUnhealthy(longer time.Duration) (ill, all int) {
+func (o *oracle) countUnhealthy(longer time.Duration,
+	health func(*v1beta1.Machine) (nodeHealth, bool)) (ill, all int) {
 	for _, m := range o.machines {
 		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() ||
 			m.Status.Phase != v1beta1.MachineRunning && m.Status.Phase != v1beta1.MachineUnhealthy {
 			continue // A machine that was never Ready does not count.
 		}
 		all++
-		if node, known := o.world.safety.nodes[m.Status.NodeRef.UID]; known && !node.healthy &&
-			o.world.clockSteadySince(node.since) >= longer {
+		if h, known := health(m); known && !h.healthy && o.world.clockSteadySince(h.since) >= longer {
 			ill++
 		}
 	}
@@ -99,6 +154,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 	}
 	before, _ := c.Old.(*v1beta1.Machine)
 	if c.Actor == Provider && before != nil {
+		o.mayBeReady(after)
 		o.mayFailToJoin(before, after)
 	}
 	if c.Actor != Manager {
@@ -151,6 +207,12 @@ func requested(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
+// markedForGPU reports whether another controller has found a machine broken, although the machine is Ready. Such a
+// machine may be replaced like a machine that is not available.
+func markedForGPU(m *v1beta1.Machine) bool {
+	return requested(m) && meta.IsStatusConditionFalse(m.Status.Conditions, gpuHealthy)
+}
+
 // markedInGoodFaith reports whether a machine may still be marked as unhealthy although its Node has recovered, because
 // the process could not know about the recovery. The process had not seen the change, the time has jumped since then,
 // or the clocks differ.
@@ -158,7 +220,7 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
 	}
-	node, known := o.world.safety.nodes[m.Status.NodeRef.UID]
+	node, known := o.world.safety.healthOf(m)
 	clockSteady := o.world.clockSteadySince(node.since)
 	asleep := clockSteady < healthKnownAfter && clockSteady < o.world.clock.Since(node.since)
 	differ := clockSteady < healthKnownAfter && slices.ContainsFunc(o.world.processes, func(p *Process) bool {
@@ -189,9 +251,9 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		return // The Node is gone.
 	}
 	o.judged["I6"]++
-	node, known := w.safety.nodes[m.Status.NodeRef.UID]
+	node, known := w.safety.healthOf(m)
 	if !known || node.healthy && node.since.Before(o.passBegan()) {
-		o.breach("I6", "machine %s is marked as unhealthy, but its node has been healthy since %s", m.Name,
+		o.breach("I6", "machine %s is marked as unhealthy, but it has been healthy since %s", m.Name,
 			node.since.Sub(epoch))
 		return
 	}
@@ -214,13 +276,13 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		o.breach("I6", "machine %s is marked as unhealthy only %s after its health timeout began, at %s", m.Name,
 			w.clock.Since(began), began.Sub(epoch))
 	}
-	ill, all := o.countUnhealthy(healthKnownAfter)
+	ill, all := o.countUnhealthy(healthKnownAfter, w.safety.nodeHealth)
 	if all >= 3 && ill*100 > healthThreshold*all {
 		o.breach("I6", "machine %s is marked as unhealthy while the nodes of %d of %d machines are unhealthy", m.Name,
 			ill, all)
 	}
 	least, most := o.unhealthyLimits()
-	if ill > most {
+	if ill, all = o.countUnhealthy(healthKnownAfter, w.safety.healthOf); ill > most {
 		o.breach("health", "machine %s is marked as unhealthy although %d of %d are unhealthy, want at most %d", m.Name, ill,
 			all, most)
 	}
@@ -239,7 +301,7 @@ func (o *oracle) knownUnhealthy() int {
 		if m.Status.NodeRef == nil || !m.DeletionTimestamp.IsZero() && !recent(m.DeletionTimestamp.Time) {
 			continue
 		}
-		node, known := o.world.safety.nodes[m.Status.NodeRef.UID]
+		node, known := o.world.safety.healthOf(m)
 		if m.Status.Phase == v1beta1.MachineFailed || !known || !node.healthy || recent(node.since) {
 			n++
 		}

@@ -115,6 +115,7 @@ func (o *oracle) checkControlChange(c apiserver.Change) {
 	if o.world.safety.optionalReconcilers == 0 {
 		return
 	}
+	o.world.safety.follow(o.world, c)
 	o.mayRemediate(c)
 	o.followFreeze(c)
 	if m, ok := c.New.(*v1beta1.Machine); ok && c.Type == watch.Added {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -46,6 +47,8 @@ func SettledDifference(w *World) string {
 			report("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case m.Status.Phase != v1beta1.MachineRunning:
 			report("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
+		case meta.IsStatusConditionFalse(m.Status.Conditions, gpuHealthy):
+			report("machine %s has no working GPU", m.Name)
 		case !upToDate(m):
 			report("machine %s is not up to date: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case w.wrongVersion(m) != "":

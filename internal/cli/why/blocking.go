@@ -64,6 +64,7 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 			continue
 		}
 		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints ||
+			c.Reason == v1beta1.ReasonWaitingForReadinessGates ||
 			c.Reason == v1beta1.ReasonInvalidConfiguration {
 			return c
 		}
@@ -139,8 +140,9 @@ func (g Group) IsNormal(now time.Time) bool {
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
 		return g.Condition == v1beta1.ConditionLaunched || g.Oldest == nil || now.Sub(*g.Oldest) < startDelay
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints,
-		v1beta1.ReasonDraining, v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating,
-		v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted, v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
+		v1beta1.ReasonWaitingForReadinessGates, v1beta1.ReasonDraining, v1beta1.ReasonWaitingForVolumeDetach,
+		v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted,
+		v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
 		return true
 	}
 	return false

@@ -68,6 +68,8 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	switch {
 	case first.Type == failedCondition, first.Type == v1beta1.ConditionRemediationRequested,
 		first.Type == v1beta1.ConditionInterruptionNotice:
+	case first.Reason == v1beta1.ReasonWaitingForReadinessGates:
+		return // Readiness gates cause no replacement.
 	case first.Type == v1beta1.ConditionNodeHealthy, first.Reason == v1beta1.ReasonNodeGone:
 		e.addPolicy(first)
 	default:
@@ -187,7 +189,8 @@ func (e *explanation) addPolicy(first *metav1.Condition) {
 func (e *explanation) addTooManyUnhealthy() {
 	unhealthy := 0
 	for i := range e.UncheckedMachines {
-		if c := Blocking(&e.UncheckedMachines[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy ||
+		if c := Blocking(&e.UncheckedMachines[i]); c != nil && (c.Type == v1beta1.ConditionNodeHealthy &&
+			c.Reason != v1beta1.ReasonWaitingForReadinessGates ||
 			c.Type == failedCondition ||
 			c.Reason == v1beta1.ReasonNodeGone) {
 			unhealthy++

@@ -10,6 +10,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/fleet/machineset"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // Explain returns findings that explain what a machine waits for. The first finding is about the first obstacle.
@@ -95,7 +96,7 @@ func (e *explanation) blockingFinding(c *metav1.Condition) Finding {
 		m := refusedByProvider()
 		f.Description, f.NextStep, f.Instructions = m.Explanation, m.NextStep, m.Instructions
 		until = next
-	case creationTimeoutRuns(c):
+	case creationTimeoutRuns(c), c.Reason == v1beta1.ReasonWaitingForReadinessGates && machinestate.IsStarting(e.Machine):
 		// The timeout restarts when Launched changes. The computed time is an estimate, because only the provider
 		// knows about outages of the target cluster, which stop the timeout.
 		if e.Machine.IsAwaitingCapacity() && c.Type == v1beta1.ConditionLaunched {

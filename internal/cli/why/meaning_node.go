@@ -35,6 +35,11 @@ func nodeMeanings() map[string]Meaning {
 			NextStep:     "Machinist continues when the owner of the taint, such as a network plugin, removes it.",
 			Instructions: "Find out why the owner of the taint does not remove it. Its pods run on the Node.",
 		},
+		v1beta1.ReasonWaitingForReadinessGates: {
+			Explanation:  "The Node of the machine is Ready, but a condition in spec.node.readinessGates is not True. The machine does not count as available.",
+			NextStep:     "Machinist continues when the component that sets the condition reports True.",
+			Instructions: "Find out why the component does not set the condition to True. To see the conditions: kubectl describe node NODE",
+		},
 		v1beta1.ReasonNodeConflict: {
 			Explanation:  "Two machines claim one Node, or two Nodes have the provider ID of the machine. The machine gets no Node until the conflict is resolved.",
 			NextStep:     "Machinist continues when only one claim is left.",

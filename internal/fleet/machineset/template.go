@@ -140,6 +140,9 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	node.Annotations = mergeMap(node.Annotations, want.Annotations, before.NodeAnnotations)
 	node.Taints = mergeTaints(node.Taints, want.Taints, before.Taints)
 	node.StartupTaints = mergeTaints(node.StartupTaints, want.StartupTaints, before.StartupTaints)
+	if !slices.Equal(node.ReadinessGates, want.ReadinessGates) {
+		node.ReadinessGates = slices.Clone(want.ReadinessGates)
+	}
 	hooks := &changed.Spec.LifecycleHooks
 	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, machinestate.IsLive(m))
 	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate,
@@ -175,6 +178,7 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		t.nodeLabelPairs.containedIn(m.Spec.Node.Labels) && t.nodeAnnotationPairs.containedIn(m.Spec.Node.Annotations) &&
 		containsTaints(m.Spec.Node.Taints, t.spec.Node.Taints) &&
 		containsTaints(m.Spec.Node.StartupTaints, t.spec.Node.StartupTaints) &&
+		slices.Equal(m.Spec.Node.ReadinessGates, t.spec.Node.ReadinessGates) &&
 		sameHooks(m.Spec.LifecycleHooks.PreDrain, t.spec.LifecycleHooks.PreDrain) &&
 		sameHooks(m.Spec.LifecycleHooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate) &&
 		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter)
@@ -184,6 +188,7 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 func sameLists(a, b *v1beta1.Machine) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
+		slices.Equal(a.Spec.Node.ReadinessGates, b.Spec.Node.ReadinessGates) &&
 		equality.Semantic.DeepEqual(a.Spec.LifecycleHooks, b.Spec.LifecycleHooks) &&
 		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
 		equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers)

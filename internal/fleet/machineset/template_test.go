@@ -82,7 +82,8 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 					Labels: map[string]string{"n-dropped": "x", "n-kept": "old"}, Annotations: map[string]string{"na-dropped": "x"},
 					Taints: []corev1.Taint{{Key: "t-dropped", Effect: corev1.TaintEffectNoSchedule},
 						{Key: "t-kept", Value: "old", Effect: corev1.TaintEffectNoSchedule}},
-					StartupTaints: []corev1.Taint{{Key: "s-dropped", Effect: corev1.TaintEffectNoExecute}},
+					StartupTaints:  []corev1.Taint{{Key: "s-dropped", Effect: corev1.TaintEffectNoExecute}},
+					ReadinessGates: []v1beta1.NodeReadinessGate{{ConditionType: "Dropped"}, {ConditionType: "Kept"}},
 				},
 				Timeouts: v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: time.Hour}},
 				LifecycleHooks: v1beta1.LifecycleHooks{
@@ -113,9 +114,10 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 			ClassRef: &v1beta1.LocalRef{Name: "other"}, Version: "v1.36.2", UserDataRef: &v1beta1.UserDataRef{Name: "other"},
 			CredentialsRef: &v1beta1.LocalRef{Name: "other"},
 			Node: v1beta1.NodeTemplate{
-				Labels:        map[string]string{"n-kept": "new", "n-added": "x"},
-				Taints:        []corev1.Taint{{Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},
-				StartupTaints: []corev1.Taint{{Key: "s-added", Effect: corev1.TaintEffectNoExecute}},
+				Labels:         map[string]string{"n-kept": "new", "n-added": "x"},
+				Taints:         []corev1.Taint{{Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},
+				StartupTaints:  []corev1.Taint{{Key: "s-added", Effect: corev1.TaintEffectNoExecute}},
+				ReadinessGates: []v1beta1.NodeReadinessGate{{ConditionType: "Kept"}, {ConditionType: "Added"}},
 			},
 			Timeouts: v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: 2 * time.Hour},
 				Creation: &metav1.Duration{Duration: time.Minute}},
@@ -142,7 +144,8 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 		Labels: map[string]string{"n-kept": "new", "n-added": "x", "mine": "x"}, Annotations: map[string]string{},
 		Taints: []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule},
 			{Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},
-		StartupTaints: []corev1.Taint{{Key: "s-added", Effect: corev1.TaintEffectNoExecute}},
+		StartupTaints:  []corev1.Taint{{Key: "s-added", Effect: corev1.TaintEffectNoExecute}},
+		ReadinessGates: []v1beta1.NodeReadinessGate{{ConditionType: "Kept"}, {ConditionType: "Added"}},
 	}
 	want.Spec.Timeouts = after.Spec.Template.Spec.Timeouts
 	want.Spec.LifecycleHooks = v1beta1.LifecycleHooks{
@@ -168,11 +171,13 @@ func TestPropagationRestoresFieldsOfTheTemplate(t *testing.T) {
 	set := aSet(1, func(s *v1beta1.MachineSet) {
 		s.Spec.Template.ObjectMeta.Labels["kept"] = "x"
 		s.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "one"}
+		s.Spec.Template.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"}}
 		s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}
 		s.Spec.Template.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "h.example/a", Owner: "x"}}
 	})
 	for name, spoil := range map[string]func(*v1beta1.Machine){
 		"label":        func(m *v1beta1.Machine) { delete(m.Labels, "kept") },
+		"gate":         func(m *v1beta1.Machine) { m.Spec.Node.ReadinessGates = nil },
 		"record":       func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationLastAppliedTemplate) },
 		"invalid JSON": func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = "{" },
 		"node label":   func(m *v1beta1.Machine) { m.Spec.Node.Labels["tier"] = "two" },

@@ -52,12 +52,54 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 		return Evaluation{Health: HealthUnknown} // The owner replaces the machine without a request.
 	case updateTimeLeft(m, now, clock) > 0:
 		return Evaluation{Health: HealthUnknown, RecheckAfter: updateTimeLeft(m, now, clock)}
-	case m.Status.NodeRef == nil:
-		return p.evaluateStarting(m, now, clock)
-	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
-		return nodeGone(m)
 	}
-	return p.evaluateNode(node, now, clock)
+	var v Evaluation
+	switch {
+	case m.Status.NodeRef == nil:
+		v = p.evaluateStarting(m, now, clock)
+	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
+		v = nodeGone(m)
+	default:
+		v = p.evaluateNode(node, now, clock)
+	}
+	p.addMachineConditions(&v, m, now, clock)
+	return v
+}
+
+// addMachineConditions adds the conditions of a machine to its evaluation. Conditions of a machine without an instance
+// are ignored, because a replacement cannot be launched either.
+func (p Policy) addMachineConditions(v *Evaluation, m *v1beta1.Machine, now time.Time, clock Clock) {
+	if m.Spec.ProviderID == "" {
+		return
+	}
+	for _, wrong := range p.MachineConditions {
+		c := meta.FindStatusCondition(m.Status.Conditions, wrong.Type)
+		if c == nil || c.Status != wrong.Status {
+			continue
+		}
+		v.add(wrong.Timeout.Duration, Signal{UID: m.UID, Type: c.Type, Status: string(c.Status),
+			StartTime: c.LastTransitionTime.Time},
+			fmt.Sprintf("Condition %s of machine %s is %s: %s.", c.Type, m.Name, c.Status, c.Reason), now, clock)
+	}
+}
+
+// add adds a problem to an evaluation. The first problem whose timeout has passed explains why a machine is unhealthy.
+func (v *Evaluation) add(timeout time.Duration, problem Signal, explanation string, now time.Time, clock Clock) {
+	left := clock.timeLeft(timeout, problem, now)
+	v.InTrouble = true
+	switch {
+	case v.Health == HealthUnhealthy:
+	case left <= 0:
+		v.Health, v.RecheckAfter, v.Explanation = HealthUnhealthy, 0, explanation
+	default:
+		v.Health = HealthUnknown
+		if v.Explanation == "" {
+			v.Explanation = explanation
+		}
+		if v.RecheckAfter == 0 || left < v.RecheckAfter {
+			v.RecheckAfter = left
+		}
+	}
 }
 
 func interrupted(m *v1beta1.Machine) bool {
@@ -144,20 +186,10 @@ func (p Policy) evaluateNode(node *corev1.Node, now time.Time, clock Clock) Eval
 		if status != wrong.Status {
 			continue
 		}
-		left := clock.timeLeft(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status),
-			StartTime: at}, now)
-		if v.Health == HealthHealthy || left <= 0 {
-			v.Explanation = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
-		}
-		v.InTrouble = true
-		if left <= 0 {
-			v.Health, v.RecheckAfter = HealthUnhealthy, 0
-			return v
-		}
-		v.Health = HealthUnknown
-		if v.RecheckAfter == 0 || left < v.RecheckAfter {
-			v.RecheckAfter = left
-		}
+		v.add(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status),
+			StartTime: at},
+			fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason),
+			now, clock)
 	}
 	return v
 }

@@ -31,9 +31,14 @@ func TestInterruptedMachinesDoNotStopRemediation(t *testing.T) {
 	}
 }
 
-// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late.
+// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late, machine-conditions-of-others.
 func TestEvaluate(t *testing.T) {
 	with := func(change ...func(*Subject)) Subject { return runningSubject("a", change...) }
+	broken := condition("GPUHealthy", metav1.ConditionFalse, "Because", 20)
+	gpu := policy(func(p *Policy) {
+		p.MachineConditions = []v1beta1.UnhealthyMachineCondition{{Type: "GPUHealthy", Status: metav1.ConditionFalse,
+			Timeout: metav1.Duration{Duration: 5 * time.Minute}}}
+	})
 	for _, tc := range []struct {
 		name    string
 		policy  Policy
@@ -82,6 +87,24 @@ func TestEvaluate(t *testing.T) {
 		{name: "another node of the same name", subject: with(func(s *Subject) { s.Node.UID = "other" },
 			condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: HealthUnhealthy,
 			trouble: true, why: "deleted"},
+
+		{name: "a condition of the machine, before the timeout", policy: gpu, subject: with(broken), now: 24, want: HealthUnknown,
+			trouble: true, why: "GPUHealthy", recheck: time.Minute},
+		{name: "a condition of the machine, after the timeout", policy: gpu, subject: with(broken), now: 25, want: HealthUnhealthy,
+			trouble: true, why: "Condition GPUHealthy of machine a is False: Because."},
+		{name: "a condition of the machine with another status", policy: gpu, subject: with(
+			condition("GPUHealthy", metav1.ConditionUnknown, "Because", 20)), now: 60, want: HealthHealthy},
+		{name: "a condition that the policy does not name", subject: with(broken), now: 60, want: HealthHealthy},
+		{name: "a condition of the machine and a silent node", policy: gpu, subject: with(broken, silent(23)), now: 24,
+			want: HealthUnknown, trouble: true, why: "Ready", recheck: time.Minute},
+		{name: "a condition of the machine starts again after an outage", policy: gpu, subject: with(broken), now: 60,
+			since: 58, want: HealthUnknown, trouble: true, why: "GPUHealthy", recheck: 3 * time.Minute},
+		{name: "a condition of a machine with an instance and without a Node", policy: gpu, subject: starting(func(s *Subject) {
+			s.Machine.Spec.ProviderID = "sim:///new"
+		}, broken), now: 60, want: HealthUnhealthy, trouble: true, why: "GPUHealthy"},
+		{name: "a condition of a machine without an instance", policy: gpu, subject: starting(broken), now: 60, want: HealthUnknown},
+		{name: "a condition of a machine that is interrupted", policy: gpu, subject: with(broken, interruptionNotice), now: 60,
+			want: HealthUnknown},
 
 		{name: "about to be interrupted", subject: with(silent(20), interruptionNotice), now: 60, want: HealthUnknown},
 		{name: "interrupted, as announced", subject: with(silent(20), interruptionNotice, phase(v1beta1.MachineFailed)), now: 60,

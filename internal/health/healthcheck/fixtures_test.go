@@ -38,6 +38,7 @@ func policy(change ...func(*Policy)) Policy {
 func runningSubject(name string, change ...func(*Subject)) Subject {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name),
 		CreationTimestamp: metav1.NewTime(minutes(0))}}
+	m.Spec.ProviderID = "sim:///" + name
 	m.Status.Phase = v1beta1.MachineRunning
 	m.Status.NodeRef = &v1beta1.NodeRef{Name: "node-" + name, UID: types.UID("node-uid-" + name)}
 	condition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady, 1)(&Subject{Machine: m})
@@ -53,6 +54,7 @@ func runningSubject(name string, change ...func(*Subject)) Subject {
 
 func starting(change ...func(*Subject)) Subject {
 	s := runningSubject("new", func(s *Subject) {
+		s.Machine.Spec.ProviderID = ""
 		s.Machine.Status = v1beta1.MachineStatus{Phase: v1beta1.MachineProvisioned}
 		s.Node = nil
 	})

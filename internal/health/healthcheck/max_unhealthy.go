@@ -121,7 +121,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
 			j.hold(subject, v)
 		case v.Health == HealthUnhealthy && p.Type != v1beta1.RemediationNone &&
-			!tooMany && !tooFew && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
+			!tooMany && !tooFew && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen &&
+			p.needsMark(subject.Machine):
 			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, RequestsReplacement: true,
 				Reason: ConditionReason{p.Reason, p.Name + ": " + v.Explanation + nodeNote(subject)}})
 		}

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // shortTimeouts returns a policy whose timeouts are shorter than the differences between the clocks in these tests.
@@ -109,5 +111,20 @@ func TestChangedSignalBeginsAgain(t *testing.T) {
 	}
 	if at := seen.newPass().firstObserved(s, minutes(9)); !at.Equal(minutes(9)) {
 		t.Errorf("after the clock was set back, the signal was observed at %s", at)
+	}
+}
+
+// A condition that a health check may name triggers a pass. A condition of Machinist that no check evaluates does not.
+//
+// Rules: machine-conditions-of-others, settled-health-no-write.
+func TestConditionsOfOtherControllersTriggerAPass(t *testing.T) {
+	was := runningSubject("a").Machine
+	for kind, triggers := range map[string]bool{"GPUHealthy": true, v1beta1.ConditionDrained: false,
+		v1beta1.ConditionNodeHealthy: false, v1beta1.ConditionUpToDate: true} {
+		is := was.DeepCopy()
+		condition(kind, metav1.ConditionFalse, "Because", 20)(&Subject{Machine: is})
+		if concerns(was, is) != triggers || concerns(is, was) != triggers {
+			t.Errorf("condition %s triggers a pass: %t", kind, !triggers)
+		}
 	}
 }

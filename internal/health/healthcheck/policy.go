@@ -3,6 +3,7 @@ package healthcheck
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -23,6 +25,8 @@ type Policy struct {
 	Reason, Name string
 	// Conditions are the Node conditions that make a machine unhealthy.
 	Conditions []v1beta1.UnhealthyNodeCondition
+	// MachineConditions are the Machine conditions that make a machine unhealthy.
+	MachineConditions []v1beta1.UnhealthyMachineCondition
 	// Startup is the time after which a machine without a Node is unhealthy. Zero means that only timeouts.creation of
 	// the machine limits this time.
 	Startup time.Duration
@@ -42,10 +46,11 @@ type Policy struct {
 func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 	p := Policy{
 		Reason: v1beta1.ReasonMachineHealthCheck, Name: "MachineHealthCheck " + c.Name,
-		Conditions:   c.Spec.UnhealthyNodeConditions,
-		MaxUnhealthy: c.MaxUnhealthyOrDefault(),
-		Type:         c.Spec.Remediation.TypeOrDefault(),
-		MaxRetries:   c.Spec.Remediation.MaxRetries,
+		Conditions:        c.Spec.UnhealthyNodeConditions,
+		MachineConditions: c.Spec.UnhealthyMachineConditions,
+		MaxUnhealthy:      c.MaxUnhealthyOrDefault(),
+		Type:              c.Spec.Remediation.TypeOrDefault(),
+		MaxRetries:        c.Spec.Remediation.MaxRetries,
 	}
 	if p.Type == v1beta1.RemediationExternal {
 		p.Reason = v1beta1.ReasonExternalRemediation
@@ -86,7 +91,8 @@ func (p Policy) limit(machines int) int {
 type BuiltIn struct {
 	// Timeout is how long a Node may be not Ready, or have one of NodeConditions, before its machine is unhealthy.
 	Timeout time.Duration
-	// NodeConditions are Node conditions that make a machine unhealthy while they are True.
+	// NodeConditions are Node conditions that make a machine unhealthy, as TYPE, TYPE=STATUS or TYPE=STATUS:TIMEOUT. The
+	// default of STATUS is True, and the default of TIMEOUT is Timeout.
 	NodeConditions []string
 	// MaxUnhealthy is the number or percentage of the machines of a namespace that may be unhealthy.
 	MaxUnhealthy string
@@ -101,7 +107,7 @@ func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
 		"how long a Node may be not Ready, or have one of --health-node-conditions, before its machine is replaced. Applies to machines that no MachineHealthCheck selects")
 	fs.StringSliceVar(&b.NodeConditions, "health-node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem",
 		"DiskPressure", "NetworkUnavailable"},
-		"Node conditions that make a machine unhealthy while they are True. Applies to machines that no MachineHealthCheck selects")
+		"Node conditions that make a machine unhealthy: TYPE, TYPE=STATUS or TYPE=STATUS:TIMEOUT, such as DiskPressure=True:10m. The default STATUS is True, and the default TIMEOUT is --health-timeout. Entries for Ready=Unknown and Ready=False change only their timeouts. Applies to machines that no MachineHealthCheck selects")
 	fs.StringVar(&b.MaxUnhealthy, "health-max-unhealthy", v1beta1.DefaultMaxUnhealthy,
 		"number or percentage of the machines of a namespace that may be unhealthy. If more are unhealthy, none of them is replaced. Applies to machines that no MachineHealthCheck selects")
 	fs.IntVar(&b.MeltdownThreshold, "health-meltdown-threshold", DefaultMeltdownThreshold,
@@ -125,20 +131,54 @@ func (b *BuiltIn) Policy() (Policy, error) {
 		errs = append(errs, fmt.Errorf("--health-meltdown-threshold is %d; it must be between 1 and 100",
 			b.MeltdownThreshold))
 	}
-	add := func(condition corev1.NodeConditionType, status corev1.ConditionStatus) {
-		p.Conditions = append(p.Conditions, v1beta1.UnhealthyNodeCondition{Type: condition, Status: status,
-			Timeout: metav1.Duration{Duration: b.Timeout}})
-	}
-	add(corev1.NodeReady, corev1.ConditionUnknown)
-	add(corev1.NodeReady, corev1.ConditionFalse)
-	for _, name := range b.NodeConditions {
-		switch name = strings.TrimSpace(name); name {
-		case "":
-		case string(corev1.NodeReady):
-			errs = append(errs, errors.New("--health-node-conditions contains Ready, but a Node with Ready=True is healthy"))
-		default:
-			add(corev1.NodeConditionType(name), corev1.ConditionTrue)
+	for _, entry := range slices.Concat([]string{"Ready=Unknown", "Ready=False"}, b.NodeConditions) {
+		if entry = strings.TrimSpace(entry); entry == "" {
+			continue
+		}
+		condition, err := parseNodeCondition(entry, b.Timeout)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--health-node-conditions contains %q: %w", entry, err))
+			continue
+		}
+		same := slices.IndexFunc(p.Conditions, func(c v1beta1.UnhealthyNodeCondition) bool {
+			return c.Type == condition.Type && c.Status == condition.Status
+		})
+		if same < 0 {
+			p.Conditions = append(p.Conditions, condition)
+		} else {
+			p.Conditions[same] = condition
 		}
 	}
 	return p, errors.Join(errs...)
+}
+
+// parseNodeCondition parses an entry of --health-node-conditions.
+func parseNodeCondition(entry string, timeout time.Duration) (v1beta1.UnhealthyNodeCondition, error) {
+	name, rest, hasStatus := strings.Cut(entry, "=")
+	status, duration, hasTimeout := strings.Cut(rest, ":")
+	if !hasStatus {
+		status = string(corev1.ConditionTrue)
+	}
+	c := v1beta1.UnhealthyNodeCondition{Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status),
+		Timeout: metav1.Duration{Duration: timeout}}
+	if problems := validation.IsQualifiedName(name); len(problems) > 0 {
+		return c, fmt.Errorf("%q is not the type of a condition: %s", name, problems[0])
+	}
+	switch c.Status {
+	case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
+	default:
+		return c, fmt.Errorf("the status is %q; it must be True, False or Unknown", status)
+	}
+	if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+		return c, errors.New("a Node with Ready=True is healthy")
+	}
+	if !hasTimeout {
+		return c, nil
+	}
+	d, err := time.ParseDuration(duration)
+	if err != nil || d <= 0 {
+		return c, fmt.Errorf("the timeout is %q; it must be a duration longer than 0s, such as 10m", duration)
+	}
+	c.Timeout.Duration = d
+	return c, nil
 }

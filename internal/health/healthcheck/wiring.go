@@ -1,6 +1,7 @@
 package healthcheck
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -8,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/conditionlimit"
 	"machinist.dev/machinist/internal/platform/index"
 	"machinist.dev/machinist/internal/platform/queueing"
 	"machinist.dev/machinist/internal/platform/wiring"
@@ -100,15 +102,29 @@ func concerns(was, is *v1beta1.Machine) bool {
 		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
 		return true
 	}
-	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady,
-		v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice} {
-		a, b := meta.FindStatusCondition(was.Status.Conditions, kind), meta.FindStatusCondition(is.Status.Conditions, kind)
-		if (a == nil) != (b == nil) || a != nil && (a.Status != b.Status || a.Reason != b.Reason ||
-			!a.LastTransitionTime.Equal(&b.LastTransitionTime)) {
-			return true
+	// A health check may also name conditions of other controllers.
+	return !slices.EqualFunc(evaluated(was), evaluated(is), func(a, b metav1.Condition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason &&
+			a.LastTransitionTime.Equal(&b.LastTransitionTime)
+	})
+}
+
+// evaluated returns the conditions of a machine that health checks evaluate, sorted by type.
+func evaluated(m *v1beta1.Machine) []metav1.Condition {
+	var all []metav1.Condition
+	for _, c := range m.Status.Conditions {
+		switch c.Type {
+		case v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady, v1beta1.ConditionUpToDate,
+			v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice:
+			all = append(all, c)
+		default:
+			if !slices.Contains(conditionlimit.Machine.Own, c.Type) {
+				all = append(all, c)
+			}
 		}
 	}
-	return false
+	slices.SortFunc(all, func(a, b metav1.Condition) int { return cmp.Compare(a.Type, b.Type) })
+	return all
 }
 
 func freezeChanged() predicate.Predicate {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/conditionlimit"
 )
 
 // Keys checks a map of labels or annotations, and returns an error for each of the given keys that the map contains.
@@ -136,8 +137,10 @@ func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, boo
 	return "", false
 }
 
-// HealthCheck returns an error for each condition in a health check that can never mean an unhealthy Node, and for an
-// invalid range.
+// HealthCheck returns an error for each condition in a health check that can never mean an unhealthy machine, and for
+// an invalid range. The conditions that Machinist sets are such conditions: most of them are False while a machine
+// starts, is updated or is deleted, or while the target cluster is unreachable. Therefore, replacements would follow
+// each other.
 func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 	var errs field.ErrorList
 	conditions := field.NewPath("spec", "unhealthyNodeConditions")
@@ -152,6 +155,17 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 		}
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			errs = append(errs, field.Invalid(at.Child("status"), condition.Status, "a Node that is Ready is not unhealthy"))
+		}
+	}
+	for i, condition := range c.Spec.UnhealthyMachineConditions {
+		at := field.NewPath("spec", "unhealthyMachineConditions").Index(i).Child("type")
+		for _, problem := range validation.IsQualifiedName(condition.Type) {
+			errs = append(errs, field.Invalid(at, condition.Type, problem))
+		}
+		isOwn := func(own string) bool { return strings.EqualFold(own, condition.Type) }
+		if slices.ContainsFunc(conditionlimit.Machine.Own, isOwn) {
+			errs = append(errs, field.Invalid(at, condition.Type, "Machinist sets this condition, so it cannot make a machine "+
+				"unhealthy: use unhealthyNodeConditions, nodeStartupTimeout or spec.timeouts of the machines"))
 		}
 	}
 	if text := c.Spec.UnhealthyRange; text != "" {

@@ -26,6 +26,11 @@ func TestErrorsNameTheField(t *testing.T) {
 			UnhealthyNodeConditions: []v1beta1.UnhealthyNodeCondition{{Type: kind, Status: status}},
 		}})
 	}
+	withMachineCondition := func(kind string) field.ErrorList {
+		return validation.HealthCheck(&v1beta1.MachineHealthCheck{Spec: v1beta1.MachineHealthCheckSpec{
+			UnhealthyMachineConditions: []v1beta1.UnhealthyMachineCondition{{Type: kind, Status: metav1.ConditionFalse}},
+		}})
+	}
 	withRange := func(text string) field.ErrorList {
 		return validation.HealthCheck(&v1beta1.MachineHealthCheck{Spec: v1beta1.MachineHealthCheckSpec{UnhealthyRange: text}})
 	}
@@ -51,6 +56,9 @@ func TestErrorsNameTheField(t *testing.T) {
 		"spec.unhealthyNodeConditions[0].status":                              withCondition(corev1.NodeReady, corev1.ConditionTrue),
 		"spec.unhealthyNodeConditions[0].type":                                withCondition("my condition", corev1.ConditionTrue),
 		"spec.unhealthyNodeConditions[0].type ":                               withCondition("ready", corev1.ConditionTrue),
+		"spec.unhealthyMachineConditions[0].type":                             withMachineCondition(v1beta1.ConditionReady),
+		"spec.unhealthyMachineConditions[0].type ":                            withMachineCondition("remediationrequested"),
+		"spec.unhealthyMachineConditions[0].type  ":                           withMachineCondition("my condition"),
 		"spec.unhealthyRange":                                                 withRange("[5-3]"),
 		"spec.unhealthyRange ":                                                withRange("3-5"),
 		"spec.unhealthyRange  ":                                               withRange("[-1-5]"),
@@ -62,9 +70,10 @@ func TestErrorsNameTheField(t *testing.T) {
 		}
 	}
 	for name, errs := range map[string]field.ErrorList{
-		"a range":                  withRange("[3-5]"),
-		"a range of one number":    withRange("[3-3]"),
-		"the largest range":        withRange("[0-999999999]"),
+		"a range":                           withRange("[3-5]"),
+		"a condition of another controller": withMachineCondition("example.com/GPUHealthy"),
+		"a range of one number":             withRange("[3-3]"),
+		"the largest range":                 withRange("[0-999999999]"),
 		"the labels of a deployment's set": validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{
 			Labels: map[string]string{v1beta1.LabelTemplateHash: "x", v1beta1.LabelMachineDeployment: "d"},
 		}}),

@@ -41,7 +41,7 @@ func (r *clusterAPIReader) healthCheck() {
 		unhealthyCondition(c, &conditions)
 	}
 	to.Spec.UnhealthyNodeConditions = conditions.list
-	const machineConditions = "Machinist's health checks look at conditions of Nodes, not of machines."
+	const machineConditions = "Machinist's machines do not have the conditions of Cluster API's machines."
 	spec.reportLoss(machineConditions, "unhealthyMachineConditions")
 	checks.reportLoss(machineConditions, "unhealthyMachineConditions")
 	trigger := remediation.child("triggerIf")

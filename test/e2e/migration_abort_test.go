@@ -10,10 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/devel/stack"
@@ -60,34 +57,20 @@ func (m *migration) abortIn(phase, killed v1beta1.MigrationPhase) {
 	m.t.Helper()
 	machines := len(m.before.instances)
 	w := m.watch()
-	m.createMigration("until-" + strings.ToLower(string(phase)))
-	losses := m.AwaitPlan()
-	if phase == v1beta1.MigrationCopying {
-		m.allowMachines(2)
-	}
-	if phase != v1beta1.MigrationPlanning {
-		m.SetStage(v1beta1.MigrationAdopt, losses...)
-	}
-	m.AwaitPhase(phase)
-	if phase == v1beta1.MigrationCopying {
-		m.Await("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
-		if n := len(m.machineList()); n != 2 {
-			m.t.Errorf("got %d copied Machines, want the 2 that the quota allows", n)
-		}
-	}
 	m.logStart = len(m.log())
 	m.logRead = m.logStart
-	m.SetStage(v1beta1.MigrationAbort)
-	if killed == v1beta1.MigrationAborting {
-		m.Await("half of an abort", func(o *v1beta1.Migration) bool {
-			return o.Status.Phase == v1beta1.MigrationAborting && int(o.Status.Machines.Adopted) < machines-m.staying ||
-				o.Status.Phase == v1beta1.MigrationAborted
-		})
-	}
-	if killed != "" {
-		m.restart(m.migrators...)
-	}
-	m.AwaitPhase(v1beta1.MigrationAborted)
+	m.createMigration("until-" + strings.ToLower(string(phase)))
+	m.AbortIn(phase, func() {
+		if killed == v1beta1.MigrationAborting {
+			m.Await("half of an abort", func(o *v1beta1.Migration) bool {
+				return o.Status.Phase == v1beta1.MigrationAborting && int(o.Status.Machines.Adopted) < machines-m.staying ||
+					o.Status.Phase == v1beta1.MigrationAborted
+			})
+		}
+		if killed != "" {
+			m.restart(m.migrators...)
+		}
+	})
 	m.wantOldObjects()
 	m.wantNothingOfMachinist()
 	m.wantUndisturbed(w)
@@ -97,9 +80,6 @@ func (m *migration) abortIn(phase, killed v1beta1.MigrationPhase) {
 	m.awaitSettled(machines)
 	if changes := m.changes(); len(changes) > 0 {
 		m.t.Errorf("the old controller changed what it found after the phase %s:\n%s", phase, strings.Join(changes, "\n"))
-	}
-	if phase == v1beta1.MigrationCopying {
-		m.allowMachines(-1)
 	}
 }
 
@@ -125,27 +105,4 @@ func (m *migration) wantOldControllerWorks() {
 			m.t.Errorf("instance %s of the deleted machine still exists", id)
 		}
 	}
-}
-
-// allowMachines creates a quota of n Machines, so that a migration stops between two copies. A negative n removes the
-// quota.
-func (m *migration) allowMachines(n int64) {
-	m.t.Helper()
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machines"}}
-	if n < 0 {
-		if err := m.control.Delete(context.Background(), quota); err != nil {
-			m.t.Fatal(err)
-		}
-		return
-	}
-	counted := corev1.ResourceName("count/machines." + v1beta1.GroupName)
-	quota.Spec.Hard = corev1.ResourceList{counted: *resource.NewQuantity(n, resource.DecimalSI)}
-	if err := m.control.Create(context.Background(), quota); err != nil {
-		m.t.Fatal(err)
-	}
-	eventually(m.t, "the quota is in force", func() (bool, string) {
-		err := m.control.Get(context.Background(), client.ObjectKeyFromObject(quota), quota)
-		_, counts := quota.Status.Used[counted]
-		return err == nil && counts, fmt.Sprint(err, quota.Status)
-	})
 }

@@ -38,11 +38,8 @@ func TestMigrationOfClusterAPISurvivesKills(t *testing.T) {
 	w := f.watch()
 	m := f.startMigrators(2)
 	m.createMigration("over")
-	kill := func(phase v1beta1.MigrationPhase) { m.killSome(random, phase) }
-	losses := m.AwaitPlan()
-	m.KillUntil(random, kills, v1beta1.MigrationPlanning, kill)
-	m.SetStage(v1beta1.MigrationAdopt, losses...)
-	m.KillUntil(random, kills, v1beta1.MigrationAdopted, kill)
+	kill := m.kills(random, kills)
+	m.Adopt(kill)
 	m.wantOldObjects()
 	m.wantUndisturbed(w)
 	m.wantPaused(true)
@@ -50,8 +47,7 @@ func TestMigrationOfClusterAPISurvivesKills(t *testing.T) {
 
 	wantStopped := m.watchOldControllers()
 	w = f.watch()
-	m.SetStage(v1beta1.MigrationCommit)
-	m.KillUntil(random, kills, v1beta1.MigrationCompleted, kill)
+	m.Commit(kill)
 	wantStopped()
 	m.wantUndisturbed(w)
 	m.wantPaused(false)

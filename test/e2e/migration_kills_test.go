@@ -17,6 +17,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/fleet"
 )
 
 // The migrators and the old controller are killed at random moments, and the old controller is scaled up again. The
@@ -45,16 +46,12 @@ func TestMigrationSurvivesKills(t *testing.T) {
 			w := f.watch()
 			m := f.startMigrators(2)
 			m.createMigration("over")
-			kill := func(phase v1beta1.MigrationPhase) { m.killSome(random, phase) }
-			losses := m.AwaitPlan()
-			m.KillUntil(random, kills, v1beta1.MigrationPlanning, kill)
-			m.SetStage(v1beta1.MigrationAdopt, losses...)
-			m.KillUntil(random, kills, v1beta1.MigrationAdopted, kill)
+			kill := m.kills(random, kills)
+			m.Adopt(kill)
 			m.wantOldObjects()
 			m.wantUndisturbed(w)
 			w = f.watch()
-			m.SetStage(v1beta1.MigrationCommit)
-			m.KillUntil(random, kills, v1beta1.MigrationCompleted, kill)
+			m.Commit(kill)
 			m.wantUndisturbed(w)
 			if group != provider.SourceOpenShift { // The operator of OpenShift would restore the CRDs.
 				m.wantNoOldKinds()
@@ -70,15 +67,15 @@ func TestMigrationSurvivesKills(t *testing.T) {
 	}
 }
 
-// killSome restarts some of the migrators and the old controller, and may scale up the old controller.
-func (m *migration) killSome(random *rand.Rand, phase v1beta1.MigrationPhase) {
-	m.t.Helper()
-	all := append(slices.Concat(m.migrators, m.others), m.controller)
-	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	m.restart(all[:1+random.IntN(len(all))]...)
-	if phase != v1beta1.MigrationPlanning && random.IntN(3) == 0 {
-		m.scaleWorkload(1)
-	}
+// kills restarts some of the migrators and the old controllers in each phase, and may scale up the old controller.
+func (m *migration) kills(random *rand.Rand, perPhase int) fleet.Kills {
+	return fleet.Kills{Random: random, PerPhase: perPhase, Kill: func(phase v1beta1.MigrationPhase) {
+		m.t.Helper()
+		m.restart(fleet.Some(random, append(slices.Concat(m.migrators, m.others), m.controller))...)
+		if phase != v1beta1.MigrationPlanning && random.IntN(3) == 0 {
+			m.scaleWorkload(1)
+		}
+	}}
 }
 
 func (m *migration) wantDistinctInstances() {

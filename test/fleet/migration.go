@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -96,25 +99,103 @@ func (m *Migration) AwaitPhase(phase v1beta1.MigrationPhase) {
 	m.T.Logf("%s after %s", phase, time.Since(began).Round(time.Second/10))
 }
 
-// KillUntil calls kill at random moments, until the Migration reaches the given last phase. kills is the number of
-// calls in each phase. If a phase is short, a call may fall into the next phase.
-func (m *Migration) KillUntil(random *rand.Rand, kills int, end v1beta1.MigrationPhase,
-	kill func(v1beta1.MigrationPhase)) {
+// AbortIn carries out the migration until it is in the given phase, and aborts it there. AbortIn calls during as soon as
+// the abort is requested. The phase Copying is too short for that, so a quota stops the migration between two copies.
+func (m *Migration) AbortIn(phase v1beta1.MigrationPhase, during func()) {
+	m.T.Helper()
+	losses := m.AwaitPlan()
+	if phase == v1beta1.MigrationCopying {
+		defer m.limitMachines(2)()
+	}
+	if phase != v1beta1.MigrationPlanning {
+		m.SetStage(v1beta1.MigrationAdopt, losses...)
+	}
+	m.AwaitPhase(phase)
+	if phase == v1beta1.MigrationCopying {
+		m.Await("half of the copies", func(o *v1beta1.Migration) bool { return len(o.Status.Troubles) > 0 })
+		list := &v1beta1.MachineList{}
+		if err := m.Control.List(m.T.Context(), list, client.InNamespace(m.Key.Namespace)); err != nil {
+			m.T.Fatal(err)
+		}
+		if n := len(list.Items); n != 2 {
+			m.T.Errorf("got %d copied Machines, want the 2 that the quota allows", n)
+		}
+	}
+	m.SetStage(v1beta1.MigrationAbort)
+	during()
+	m.AwaitPhase(v1beta1.MigrationAborted)
+}
+
+// limitMachines creates a quota of n Machines. The returned function removes the quota.
+func (m *Migration) limitMachines(n int64) (end func()) {
+	m.T.Helper()
+	counted := corev1.ResourceName("count/machines." + v1beta1.GroupName)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: m.Key.Namespace, Name: "machines"}}
+	quota.Spec.Hard = corev1.ResourceList{counted: *resource.NewQuantity(n, resource.DecimalSI)}
+	if err := m.Control.Create(m.T.Context(), quota); err != nil {
+		m.T.Fatal(err)
+	}
+	env.AwaitFor(m.T, m.Patience, m.Control, &corev1.ResourceQuotaList{}, "the quota is in force",
+		func(l *corev1.ResourceQuotaList) (bool, string) {
+			return slices.ContainsFunc(l.Items, func(q corev1.ResourceQuota) bool {
+				_, counts := q.Status.Used[counted]
+				return q.Name == quota.Name && counts
+			}), fmt.Sprint(l.Items)
+		}, client.InNamespace(m.Key.Namespace))
+	return func() {
+		if err := m.Control.Delete(context.WithoutCancel(m.T.Context()), quota); err != nil {
+			m.T.Error(err)
+		}
+	}
+}
+
+// Kills are kills of processes at random moments of a migration.
+type Kills struct {
+	Random *rand.Rand
+	// PerPhase is the number of calls of Kill in each phase. If a phase is short, a call may fall into the next phase.
+	PerPhase int
+	Kill     func(v1beta1.MigrationPhase)
+}
+
+// Some returns at least one element of a list, and possibly all of them, in random order.
+func Some[T any](random *rand.Rand, all []T) []T {
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:1+random.IntN(len(all))]
+}
+
+// Adopt accepts the plan and waits until all instances are adopted. Meanwhile, processes are killed.
+func (m *Migration) Adopt(k Kills) {
+	m.T.Helper()
+	losses := m.AwaitPlan()
+	m.killUntil(k, v1beta1.MigrationPlanning)
+	m.SetStage(v1beta1.MigrationAdopt, losses...)
+	m.killUntil(k, v1beta1.MigrationAdopted)
+}
+
+// Commit commits the migration and waits until it is completed. Meanwhile, processes are killed.
+func (m *Migration) Commit(k Kills) {
+	m.T.Helper()
+	m.SetStage(v1beta1.MigrationCommit)
+	m.killUntil(k, v1beta1.MigrationCompleted)
+}
+
+// killUntil kills processes until the Migration reaches the given last phase.
+func (m *Migration) killUntil(k Kills, end v1beta1.MigrationPhase) {
 	m.T.Helper()
 	killed := map[v1beta1.MigrationPhase]int{}
 	began := time.Now()
 	for {
 		o := m.Await("the phase "+string(end), func(o *v1beta1.Migration) bool {
-			return o.Status.Phase == end || o.Status.Phase != "" && killed[o.Status.Phase] < kills
+			return o.Status.Phase == end || o.Status.Phase != "" && killed[o.Status.Phase] < k.PerPhase
 		})
 		phase := o.Status.Phase
-		if phase == end && (killed[phase] >= kills || phase == v1beta1.MigrationCompleted) {
+		if phase == end && (killed[phase] >= k.PerPhase || phase == v1beta1.MigrationCompleted) {
 			m.T.Logf("%s after %s; kills by phase: %v", end, time.Since(began).Round(time.Second/10), killed)
 			return
 		}
-		<-time.After(time.Duration(random.IntN([]int{30, 300, 3000}[random.IntN(3)])) * time.Millisecond)
+		<-time.After(time.Duration(k.Random.IntN([]int{30, 300, 3000}[k.Random.IntN(3)])) * time.Millisecond)
 		killed[phase]++
-		kill(phase)
+		k.Kill(phase)
 		if phase.Irrevocable() {
 			m.wantIrrevocable()
 		}

@@ -26,7 +26,7 @@ type takeover struct {
 	*oldFleet
 	*fleet.Migration
 	migrators []*child.Process
-	random    *rand.Rand
+	kills     fleet.Kills
 	// restarting is locked while a process is restarted.
 	restarting sync.Mutex
 }
@@ -57,11 +57,11 @@ func TestMigrationTakesServersOver(t *testing.T) {
 			t.Logf("seed %d", seed)
 			f := startOldFleet(t, group, machines)
 			m := f.migrate()
-			m.random = rand.New(rand.NewPCG(seed, 0))
+			m.kills = fleet.Kills{Random: rand.New(rand.NewPCG(seed, 0)), PerPhase: kills, Kill: m.kill}
 			for _, phase := range abortedIn[group] {
 				m.abortIn(phase)
 			}
-			m.complete(kills)
+			m.complete()
 			m.checkManaged()
 		})
 	}
@@ -122,8 +122,7 @@ func (m *takeover) keepRunning(processes ...*child.Process) {
 	m.oldFleet.Cleanup(func() { stop(); all.Wait() })
 }
 
-// create creates a Migration, and waits for its plan.
-func (m *takeover) create(name string) (losses []string) {
+func (m *takeover) create(name string) {
 	m.oldFleet.Helper()
 	object := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1beta1.MigrationSpec{
 		Source: m.group, SourceNamespace: m.namespace, Provider: driver.Name,
@@ -136,7 +135,6 @@ func (m *takeover) create(name string) (losses []string) {
 	}
 	m.Create(object)
 	m.Key = client.ObjectKeyFromObject(object)
-	return m.AwaitPlan()
 }
 
 // abortIn aborts a migration in a phase. Afterwards, everything must be as before, and the old controller must find
@@ -144,42 +142,30 @@ func (m *takeover) create(name string) (losses []string) {
 func (m *takeover) abortIn(phase v1beta1.MigrationPhase) {
 	m.oldFleet.Helper()
 	w := m.watch()
-	losses := m.create("until-" + strings.ToLower(string(phase)))
-	if phase != v1beta1.MigrationPlanning {
-		m.SetStage(v1beta1.MigrationAdopt, losses...)
-		// A busy process may see the phase too late.
-		m.Migration.Await("the phase "+string(phase), func(o *v1beta1.Migration) bool {
-			return o.Status.Phase == phase || o.Status.Phase == v1beta1.MigrationAdopted
-		})
-	}
-	aborted := m.mark()
-	m.SetStage(v1beta1.MigrationAbort)
-	m.kill(phase)
-	m.AwaitPhase(v1beta1.MigrationAborted)
+	begun := m.mark()
+	m.create("until-" + strings.ToLower(string(phase)))
+	m.AbortIn(phase, func() { m.kill(phase) })
 	m.wantServersAsBefore()
 	m.wantOldObjects()
 	m.wantUndisturbed(w)
 	m.restartController()
 	m.awaitSettled(m.mark())
-	if changes := m.changesSince(aborted); len(changes) > 0 {
+	if changes := m.changesSince(begun); len(changes) > 0 {
 		m.oldFleet.Errorf("after the abort in %s, the old controller changed something:\n%s", phase, strings.Join(changes, ""))
 	}
 }
 
 // complete migrates the fleet while processes are killed.
-func (m *takeover) complete(kills int) {
+func (m *takeover) complete() {
 	m.oldFleet.Helper()
 	w := m.watch()
-	losses := m.create("over")
-	m.KillUntil(m.random, kills, v1beta1.MigrationPlanning, m.kill)
-	m.SetStage(v1beta1.MigrationAdopt, losses...)
-	m.KillUntil(m.random, kills, v1beta1.MigrationAdopted, m.kill)
+	m.create("over")
+	m.Adopt(m.kills)
 	m.wantOldObjects()
 	m.wantServersWithTags()
 	m.wantUndisturbed(w)
 	w = m.watch()
-	m.SetStage(v1beta1.MigrationCommit)
-	m.KillUntil(m.random, kills, v1beta1.MigrationCompleted, m.kill)
+	m.Commit(m.kills)
 	m.wantServersWithTags(collectorKey)
 	m.wantUndisturbed(w)
 	m.wantNoOldObjects()
@@ -196,10 +182,9 @@ func (m *takeover) kill(v1beta1.MigrationPhase) {
 			}
 		})
 	}
-	m.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	m.restarting.Lock()
 	defer m.restarting.Unlock()
-	for _, end := range all[:1+m.random.IntN(len(all))] {
+	for _, end := range fleet.Some(m.kills.Random, all) {
 		end()
 	}
 }

@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -203,10 +204,14 @@ func AwaitFor[L client.ObjectList](t testing.TB, patience time.Duration, c clien
 	for {
 		list := empty.DeepCopyObject().(L)
 		events, err := listThenWatch(ctx, c, list, options)
-		if err != nil {
-			if ctx.Err() != nil {
-				t.Fatalf("waited %s for %s, last state: %s", patience, what, state)
-			}
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			t.Fatalf("waited %s for %s, last state: %s", patience, what, state)
+		case utilnet.IsTimeout(err), utilnet.IsHTTP2ConnectionLost(err): // The API server is busy.
+			t.Logf("watch again while waiting for %s: %v", what, err)
+			continue
+		default:
 			t.Fatalf("watch while waiting for %s: %v", what, err)
 		}
 		ok := false

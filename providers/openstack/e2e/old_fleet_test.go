@@ -210,7 +210,7 @@ func (f *oldFleet) startController() {
 	done := make(chan error, 1)
 	go func() {
 		done <- standin.Run(ctx, standin.Options{Group: f.group, Cluster: config, Cloud: f.servers, Namespace: f.namespace,
-			Leases: f.leases, LeaseDuration: 3 * time.Second,
+			Leases: f.leases, LeaseDuration: 6 * time.Second, // A busy host may need seconds to renew a Lease.
 			Workload: types.NamespacedName{Namespace: f.namespace, Name: f.controllerName},
 			Log:      slog.New(slog.NewTextHandler(f.log, nil))})
 	}()

@@ -79,7 +79,8 @@ func (m *migration) abortIn(phase, killed v1beta1.MigrationPhase) {
 	}
 	m.awaitSettled(machines)
 	if changes := m.changes(); len(changes) > 0 {
-		m.t.Errorf("the old controller changed what it found after the phase %s:\n%s", phase, strings.Join(changes, "\n"))
+		m.t.Errorf("the old controller changed something before or after the abort in %s:\n%s", phase,
+			strings.Join(changes, "\n"))
 	}
 }
 

@@ -99,8 +99,8 @@ func (m *Migration) AwaitPhase(phase v1beta1.MigrationPhase) {
 	m.T.Logf("%s after %s", phase, time.Since(began).Round(time.Second/10))
 }
 
-// AbortIn carries out the migration until it is in the given phase, and aborts it there. AbortIn calls during as soon as
-// the abort is requested. The phase Copying is too short for that, so a quota stops the migration between two copies.
+// AbortIn carries out the migration until it is in the given phase, and aborts it there. AbortIn calls during when it
+// has requested the abort. Because the phase Copying is short, a quota stops the migration between two copies.
 func (m *Migration) AbortIn(phase v1beta1.MigrationPhase, during func()) {
 	m.T.Helper()
 	losses := m.AwaitPlan()

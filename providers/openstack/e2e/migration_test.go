@@ -151,7 +151,8 @@ func (m *takeover) abortIn(phase v1beta1.MigrationPhase) {
 	m.restartController()
 	m.awaitSettled(m.mark())
 	if changes := m.changesSince(begun); len(changes) > 0 {
-		m.oldFleet.Errorf("after the abort in %s, the old controller changed something:\n%s", phase, strings.Join(changes, ""))
+		m.oldFleet.Errorf("the old controller changed something before or after the abort in %s:\n%s", phase,
+			strings.Join(changes, ""))
 	}
 }
 

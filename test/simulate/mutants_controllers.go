@@ -205,9 +205,9 @@ func controllerMutants() []mutant {
 			scenario: "machine-condition", finds: "no working GPU",
 		},
 		{
-			name: "max-unhealthy-overrides-range", file: "internal/health/healthcheck/policy.go",
-			oldText: "return p.Range.Min, p.Range.Max,", newText: "return p.Range.Min, max(p.limit(machines), p.Range.Max),",
-			scenario: "unhealthy-range", finds: "health: machine .* although",
+			name: "readiness-gate-ignored", file: "internal/machine/serve_health.go",
+			oldText: "		case corev1.ConditionTrue:\n			continue", newText: "		case corev1.ConditionTrue, corev1.ConditionFalse:\n			continue",
+			scenario: "readiness-gates", finds: "gate: machine .* is Ready",
 		},
 		{
 			name: "outage-taken-for-silence", file: "internal/platform/reachability/state.go",

@@ -263,6 +263,11 @@ func (w *World) networkCondition(ready corev1.ConditionStatus) corev1.NodeCondit
 func setNetwork(works bool) Action {
 	return Action{Name: fmt.Sprintf("the network works: %t", works),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
+			if works {
+				for _, m := range w.machines() {
+					w.oracle.mayBeReady(m)
+				}
+			}
 			w.cloud.troubles.networkDown = !works
 			for _, o := range w.target.Snapshot(nodeKind) {
 				node := o.(*corev1.Node)

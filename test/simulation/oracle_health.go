@@ -53,7 +53,8 @@ func networkWorks(node *corev1.Node) bool {
 }
 
 // mayBeReady checks that the provider's process reports no machine as Ready whose Node is known not to meet a readiness
-// gate.
+// gate. The check runs when a machine changes, and before the network works again, because a process that ignores the
+// gates writes nothing.
 func (o *oracle) mayBeReady(m *v1beta1.Machine) {
 	if len(m.Spec.Node.ReadinessGates) == 0 || m.Status.NodeRef == nil ||
 		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {

@@ -126,6 +126,10 @@ func TestDecide(t *testing.T) {
 		{name: "more than the range", policy: between("[2-4]"), subjects: fleet(10, 5, silent(20)), s: situation(60),
 			restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 5, targets: 5,
 			message: "5 of 10 machines are not well, and remediation stops at more than 4 (unhealthyRange [2-4])."},
+		{name: "more than the range, and a higher maxUnhealthy", subjects: fleet(10, 5, silent(20)), s: situation(60),
+			policy: policy(func(p *Policy) {
+				p.MaxUnhealthy, p.Range = intstr.FromString("100%"), between("[2-4]").Range
+			}), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 5, targets: 5},
 		{name: "machines that may recover count for the range", policy: between("[2-2]"), s: situation(60), marks: 1,
 			subjects: append(fleet(9, 1, silent(20)), runningSubject("z", silent(55))), healthy: 8, targets: 1},
 		{name: "fewer than the range, and a request of a user", policy: between("[2-4]"), s: situation(60), marks: 1,

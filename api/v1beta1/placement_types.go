@@ -67,8 +67,8 @@ type PlacementDomain struct {
 	// +kubebuilder:validation:Maximum=100000
 	MinReplicas int32 `json:"minReplicas,omitempty"`
 
-	// maxReplicas is the maximum number of machines in the domain. Machines that a rollout is about to replace do not count.
-	// If maxReplicas is not set, there is no maximum.
+	// maxReplicas is the maximum number of machines in the domain. Machines that a rollout is about to replace do not
+	// count. If maxReplicas is not set, there is no maximum.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000

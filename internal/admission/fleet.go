@@ -71,8 +71,8 @@ func ValidateDeployment(d *v1beta1.MachineDeployment, s Environment) (v Result) 
 	return v
 }
 
-// rolloutStops validates partition and pauseAfter. The replicas of a node group come from the autoscaler, which may scale
-// below the partition at any time, so too large a partition is only a warning.
+// rolloutStops validates partition and pauseAfter. The replicas of a node group come from the autoscaler, which may
+// scale below the partition at any time, so too large a partition is only a warning.
 func (v *Result) rolloutStops(path *field.Path, d *v1beta1.MachineDeployment) {
 	partition, replicas := d.Spec.Strategy.Partition(), d.Spec.Replicas
 	if replicas != nil && partition > *replicas {

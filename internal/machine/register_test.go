@@ -132,7 +132,8 @@ func TestReadinessGatesHoldTheMachine(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	w.createMachine("m", func(m *v1beta1.Machine) {
-		m.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"}, {ConditionType: "example.com/GPU"}}
+		m.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"},
+			{ConditionType: "example.com/GPU"}}
 	})
 	w.reconcile("m")
 	node := w.node("m", true)
@@ -143,7 +144,8 @@ func TestReadinessGatesHoldTheMachine(t *testing.T) {
 		w.wantPhase(m, phase)
 		w.wantCondition(m, v1beta1.ConditionNodeHealthy, "True", v1beta1.ReasonWaitingForReadinessGates)
 		w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonWaitingForReadinessGates)
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); !strings.HasSuffix(c.Message, message) {
+		c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+		if !strings.HasSuffix(c.Message, message) {
 			t.Errorf("the message is %q, want the end %q", c.Message, message)
 		}
 	}

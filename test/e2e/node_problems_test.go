@@ -21,8 +21,8 @@ import (
 // networkReady is a condition that a network plugin sets, and that the fleet's readiness gate names.
 const networkReady corev1.NodeConditionType = "NetworkReady"
 
-// The conditions are those of node-problem-detector and of a network plugin. A machine is Running only after its gate is
-// True. A kernel deadlock causes one replacement. A gate that is no longer True causes none.
+// The conditions are those of node-problem-detector and of a network plugin. A machine is Running only after its gate
+// is True. A kernel deadlock causes one replacement. A gate that is no longer True causes none.
 //
 // Rules: readiness-gates-required, unhealthy-after-timeout.
 func TestNodeProblemsAndReadinessGates(t *testing.T) {

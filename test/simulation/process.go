@@ -355,8 +355,8 @@ func (s *subscription) handle(ctx context.Context) {
 
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
-	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, cached: map[string]int64{}, began: w.clock.at,
-		step: w.steps, revision: w.control.Revision()}
+	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, cached: map[string]int64{},
+		began: w.clock.at, step: w.steps, revision: w.control.Revision()}
 	for _, v := range c.process.views() {
 		frame.seen[v.gvk.Kind], frame.cached[v.gvk.Kind] = v.seen, v.seen
 		if c.process.name == Manager {

@@ -223,8 +223,9 @@ func (p Progress) Picture(s printer.Style, columns int) []string {
 	if p.Revision > 0 {
 		title += fmt.Sprintf("  revision %d", p.Revision)
 	}
-	state := map[State]string{StateUnobserved: "not processed yet", StatePaused: "paused, until you run machinist rollout resume",
-		StateFailed: "failed: " + p.Reason, StateComplete: "complete", StatePartitioned: "complete up to the partition"}[p.State]
+	state := map[State]string{StateUnobserved: "not processed yet", StateFailed: "failed: " + p.Reason,
+		StatePaused: "paused, until you run machinist rollout resume", StateComplete: "complete",
+		StatePartitioned: "complete up to the partition"}[p.State]
 	if state != "" {
 		title += "  " + state
 	}

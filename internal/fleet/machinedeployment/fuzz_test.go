@@ -23,8 +23,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzStops (rule partition-keeps-old, rule pause-after-first-machines) runs random steps of rollouts that partition and
-// pauseAfter stop. No write may exceed their limits. Without them, the deployment must reach its desired state.
+// FuzzStops (rule partition-keeps-old, rule pause-after-first-machines) runs random steps of rollouts that partition
+// and pauseAfter stop. No write may exceed their limits. Without them, the deployment must reach its desired state.
 func FuzzStops(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)

@@ -123,7 +123,8 @@ func (p *Plan) plannerFor(s State) *placement.Planner {
 }
 
 // distribute chooses the places of the machines that move and of the machines to create, in the order in which the set
-// carries out the plan: waiting machines move, orphans are adopted, broken machines are deleted, and others are created.
+// carries out the plan: waiting machines move, orphans are adopted, broken machines are deleted, and then machines are
+// created.
 func (p *Plan) distribute(s State, machines []*v1beta1.Machine) {
 	if s.Set.Spec.Placement == nil || !s.Set.DeletionTimestamp.IsZero() {
 		return

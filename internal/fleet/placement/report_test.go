@@ -75,7 +75,8 @@ func TestBalanced(t *testing.T) {
 }
 
 func TestBalancedNamesSilentDomains(t *testing.T) {
-	r := New(State{Placement: zones(), Replicas: 2, Machines: map[Choice]int{{"a", "a1"}: 1, {"b", "b1"}: 1}, Now: noon}).Report()
+	machines := map[Choice]int{{"a", "a1"}: 1, {"b", "b1"}: 1}
+	r := New(State{Placement: zones(), Replicas: 2, Machines: machines, Now: noon}).Report()
 	r.Silent = []string{"a", "c"}
 	const want = "Most Nodes in a, c are not Ready. The next machine gets class c1 in c."
 	if _, reason, message := r.Balanced(); reason != v1beta1.ReasonWithinMaxSkew || !strings.HasSuffix(message, want) {

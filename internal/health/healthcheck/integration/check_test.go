@@ -263,7 +263,8 @@ func TestInvalidSelectorIsReported(t *testing.T) {
 func TestInvalidCheckSelectsNothing(t *testing.T) {
 	for field, change := range map[string]func(*v1beta1.MachineHealthCheckSpec){
 		"spec.unhealthyNodeConditions[0].status": func(spec *v1beta1.MachineHealthCheckSpec) {
-			spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		},
 		`spec.unhealthyRange: Invalid value: "[5-3]"`: func(spec *v1beta1.MachineHealthCheckSpec) { spec.UnhealthyRange = "[5-3]" },
 	} {

@@ -95,10 +95,10 @@ func TestPlacementOverZones(t *testing.T) {
 	m.awaitRunning(6)
 	m.wantInZones(map[string]int{"a/small": 2, "b/small": 2, "c/small": 2})
 
-	t.Log("another class in zone c: the machines of zones a and b are kept")
+	t.Log("another class in zone c, after one that does not exist: the machines of zones a and b are kept")
 	kept := m.instanceIDs("small-a", "small-b")
 	m.kubectl("patch", "md/workers", "--type=json", "-p",
-		`[{"op": "replace", "path": "/spec/placement/domains/2/options/0/className", "value": "large-c"}]`)
+		`[{"op": "replace", "path": "/spec/placement/domains/2/options", "value": [{"className": "absent-c"}, {"className": "large-c"}]}]`)
 	m.awaitClasses("the rollout of a class", map[string]int{"small-a": 2, "small-b": 2, "large-c": 2})
 	if now := m.instanceIDs("small-a", "small-b"); !slices.Equal(now, kept) {
 		t.Errorf("the machines of the remaining classes have instances %v, want %v", now, kept)

@@ -22,8 +22,8 @@ func placementMeanings() map[string]Meaning {
 			Instructions: "Raise the quota, or add another class to the options of the domain.",
 		},
 		v1beta1.ConditionBalanced + "/" + v1beta1.ReasonClassNotFound: {
-			Explanation:  "Machines are missing, because no class of spec.placement can be used: the classes do not exist, are being deleted, or are rejected by the provider.",
-			NextStep:     "The machines are created when a class of a domain can be used.",
+			Explanation:  "Machines are missing or are in other domains, because no class of a domain can be used: the classes do not exist, are being deleted, or are rejected by the provider.",
+			NextStep:     "The domain gets machines when one of its classes can be used.",
 			Instructions: classOfDomain,
 		},
 		v1beta1.ReasonOtherClass: {

@@ -62,16 +62,18 @@ func (d *domain) withCapacity(now time.Time) (int, bool) {
 	return 0, false
 }
 
-// exhausted reports whether the cloud had no capacity for the domain at the last try. Other than withCapacity, it
-// does not change when a retry time is over.
-func (d *domain) exhausted() bool {
-	unavailable := 0
+// isUnusable reports whether no option of the domain had capacity at the last try. Other than withCapacity, it does not
+// change when a retry time is over. isMissing is true if the reason is only that the classes are missing.
+func (d *domain) isUnusable() (unusable, isMissing bool) {
+	isMissing = true
 	for i := range d.options {
-		if c := d.options[i].capacity; c.Exhausted || c.Missing {
-			unavailable++
+		c := d.options[i].capacity
+		if !c.Exhausted && !c.Missing {
+			return false, false
 		}
+		isMissing = isMissing && c.Missing
 	}
-	return unavailable == len(d.options)
+	return true, isMissing
 }
 
 // nextRetry returns the existing class of the domain that is tried again first. If the times are equal, it is the

@@ -37,6 +37,8 @@ func (r Report) Balanced() (balanced bool, reason, message string) {
 			" for capacity.")
 	case r.exceeded && r.noCapacity:
 		reason = v1beta1.ReasonInsufficientResources
+	case r.exceeded && r.noClass:
+		reason = v1beta1.ReasonClassNotFound
 	case r.exceeded:
 		reason = v1beta1.ReasonSkewExceeded
 	default:

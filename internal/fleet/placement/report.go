@@ -33,7 +33,8 @@ type Report struct {
 
 	maxSkew    int32
 	exceeded   bool // Skew is larger than maxSkew
-	noCapacity bool // a domain with too few machines has no capacity
+	// noCapacity is true if a domain with too few machines has no capacity, and noClass if all its classes are missing.
+	noCapacity, noClass bool
 	replicas   int
 	rebalances bool
 	now        time.Time
@@ -105,7 +106,9 @@ func (p *Planner) complete(r *Report) {
 	skew := p.largestSkew()
 	r.Skew, r.exceeded = p.machinesOf(skew), skew > p.maxSkew()
 	for _, d := range p.domains {
-		r.noCapacity = r.noCapacity || p.surplus(d) < 0 && d.exhausted()
+		if unusable, isMissing := d.isUnusable(); unusable && p.surplus(d) < 0 {
+			r.noCapacity, r.noClass = r.noCapacity || !isMissing, r.noClass || isMissing
+		}
 	}
 	if r.Blocked == "" {
 		var hasCapacity bool

@@ -109,3 +109,15 @@ func TestBalancedListsWhatMatters(t *testing.T) {
 		t.Errorf("the message has %d bytes", len(message))
 	}
 }
+
+func TestBalancedTellsMissingClassesFromMissingCapacity(t *testing.T) {
+	state := State{Placement: zones(), Replicas: 6, Machines: map[Choice]int{{"b", "b1"}: 3, {"c", "c1"}: 3}, Now: noon,
+		Capacity: map[string]Capacity{"a1": {Missing: true}, "a2": {Missing: true}}}
+	if _, reason, message := New(state).Report().Balanced(); reason != v1beta1.ReasonClassNotFound {
+		t.Errorf("without a class: %s: %s", reason, message)
+	}
+	state.Capacity["a2"] = exhausted(time.Minute, 0)
+	if _, reason, message := New(state).Report().Balanced(); reason != v1beta1.ReasonInsufficientResources {
+		t.Errorf("without capacity: %s: %s", reason, message)
+	}
+}

@@ -31,13 +31,13 @@ type Report struct {
 	// difference after the machines have been created or deleted.
 	Skew float64
 
-	maxSkew    int32
-	exceeded   bool // Skew is larger than maxSkew
+	maxSkew  int32
+	exceeded bool // Skew is larger than maxSkew
 	// noCapacity is true if a domain with too few machines has no capacity, and noClass if all its classes are missing.
 	noCapacity, noClass bool
-	replicas   int
-	rebalances bool
-	now        time.Time
+	replicas            int
+	rebalances          bool
+	now                 time.Time
 }
 
 // DomainReport describes a domain.

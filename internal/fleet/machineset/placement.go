@@ -206,7 +206,7 @@ func (p *Plan) moveWaiting(s State, machines []*v1beta1.Machine) {
 func (s *State) isRejected(m *v1beta1.Machine) bool {
 	c := machinestate.UnlaunchableCondition(m)
 	return c != nil && c.Reason != v1beta1.ReasonClassNotFound && c.Reason != v1beta1.ReasonClassDeleting &&
-		!s.Capacity[m.Spec.ClassRef.Name].Missing
+		!s.Capacity[s.placeOf(m).ClassName].Missing
 }
 
 // waitForRetry requests another plan when the next class without capacity may be tried again.

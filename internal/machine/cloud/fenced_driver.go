@@ -44,6 +44,7 @@ var (
 	_ provider.Driver   = (*Cloud)(nil)
 	_ provider.Importer = (*Cloud)(nil)
 	_ provider.Finder   = (*Cloud)(nil)
+	_ provider.Power    = (*Cloud)(nil)
 )
 
 // New returns a Cloud that wraps o.Driver.
@@ -115,6 +116,17 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	}
 	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) {
 		return boundedInstance(adopter.Adopt(ctx, req))
+	})
+}
+
+// SetPower implements provider.Power. It returns an Unimplemented error if the driver cannot switch instances off.
+func (c *Cloud) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
+	power, ok := c.Driver.(provider.Power)
+	if !ok {
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot switch instances off and on", c.Name())
+	}
+	return call(ctx, c, "SetPower", changes, func(ctx context.Context) (*provider.Instance, error) {
+		return boundedInstance(power.SetPower(ctx, req))
 	})
 }
 

@@ -44,6 +44,11 @@ func (s *scripted) Adopt(context.Context, provider.AdoptRequest) (*provider.Inst
 	return nil, nil
 }
 
+func (s *scripted) SetPower(context.Context, provider.PowerRequest) (*provider.Instance, error) {
+	s.calls = append(s.calls, "SetPower")
+	return nil, nil
+}
+
 func (s *scripted) Get(context.Context, provider.GetRequest) (*provider.Instance, error) {
 	s.calls = append(s.calls, "Get")
 	return nil, nil
@@ -59,8 +64,9 @@ func TestFencedProcessMayReadButNotWrite(t *testing.T) {
 	_, updateErr := c.Update(ctx, provider.UpdateRequest{})
 	_, deleteErr := c.Delete(ctx, provider.DeleteRequest{})
 	_, adoptErr := c.Adopt(ctx, provider.AdoptRequest{})
+	_, powerErr := c.SetPower(ctx, provider.PowerRequest{})
 	for operation, err := range map[string]error{"Create": createErr, "Update": updateErr, "Delete": deleteErr,
-		"Adopt": adoptErr} {
+		"Adopt": adoptErr, "SetPower": powerErr} {
 		if !errors.Is(err, fenced) {
 			t.Errorf("%s: error = %v, want the error of the fence", operation, err)
 		}
@@ -166,6 +172,10 @@ func (i *importing) Adopt(context.Context, provider.AdoptRequest) (*provider.Ins
 	return nil, i.fail()
 }
 
+func (i *importing) SetPower(context.Context, provider.PowerRequest) (*provider.Instance, error) {
+	return nil, i.fail()
+}
+
 func (i *importing) Interruptions(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error) {
 	return nil, i.fail()
 }
@@ -192,10 +202,11 @@ func TestOptionalCallsReturnErrorsAndPanicsOfTheDriver(t *testing.T) {
 	} {
 		c := New(Options{Driver: driver, Fence: func() error { return nil }, Clock: clock.RealClock{}})
 		_, adoptErr := c.Adopt(ctx, provider.AdoptRequest{})
+		_, powerErr := c.SetPower(ctx, provider.PowerRequest{})
 		_, interruptionsErr := c.Interruptions(ctx, provider.InterruptionsRequest{})
 		_, locateErr := c.Locate(ctx, provider.LocateRequest{})
 		_, importErr := c.Import(ctx, provider.ImportRequest{})
-		for operation, err := range map[string]error{"Adopt": adoptErr, "Interruptions": interruptionsErr,
+		for operation, err := range map[string]error{"Adopt": adoptErr, "SetPower": powerErr, "Interruptions": interruptionsErr,
 			"Locate": locateErr, "Import": importErr, "Release": c.Release(ctx, provider.ReleaseRequest{}),
 			"Disown": c.Disown(ctx, provider.DisownRequest{})} {
 			if provider.CodeOf(err) != want {

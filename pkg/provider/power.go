@@ -5,8 +5,8 @@ import "context"
 // Power is implemented by drivers that can switch instances off and on. Get and List report the power state in
 // Instance.State: StateRunning or StateStopped.
 //
-// There is no call for a reboot. Machinist reboots an instance with PowerForceOff or PowerOff, followed by PowerOn. Each
-// of these requests can be repeated after a lost answer, and the first proves that the instance was off.
+// There is no call for a reboot. Machinist reboots an instance with PowerForceOff or PowerOff, followed by PowerOn.
+// Each of these requests can be repeated after a lost answer, and the first proves that the instance was off.
 type Power interface {
 	// SetPower starts or continues a change of the power state, and returns the instance as it is after the call.
 	// Machinist repeats the request until the returned state is StateStopped after PowerOff and PowerForceOff, or

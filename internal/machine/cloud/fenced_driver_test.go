@@ -206,8 +206,8 @@ func TestOptionalCallsReturnErrorsAndPanicsOfTheDriver(t *testing.T) {
 		_, interruptionsErr := c.Interruptions(ctx, provider.InterruptionsRequest{})
 		_, locateErr := c.Locate(ctx, provider.LocateRequest{})
 		_, importErr := c.Import(ctx, provider.ImportRequest{})
-		for operation, err := range map[string]error{"Adopt": adoptErr, "SetPower": powerErr, "Interruptions": interruptionsErr,
-			"Locate": locateErr, "Import": importErr, "Release": c.Release(ctx, provider.ReleaseRequest{}),
+		for operation, err := range map[string]error{"Adopt": adoptErr, "SetPower": powerErr,
+			"Interruptions": interruptionsErr, "Locate": locateErr, "Import": importErr, "Release": c.Release(ctx, provider.ReleaseRequest{}),
 			"Disown": c.Disown(ctx, provider.DisownRequest{})} {
 			if provider.CodeOf(err) != want {
 				t.Errorf("%s: %v, want %s", operation, err, want)

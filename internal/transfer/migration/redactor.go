@@ -21,6 +21,10 @@ const (
 	minBeginning = 8
 )
 
+// ownWords are part of many messages of Machinist, such as those with the API groups machinist.dev and kubernetes.io. A
+// value that equals one of them, such as the name of a user, stays readable.
+var ownWords = []string{"machinist", "kubernetes", "default"}
+
 // redactor replaces values of Secrets in texts for users. Messages of clouds, drivers and API servers can contain such
 // values.
 type redactor struct{ values []string }
@@ -30,7 +34,7 @@ type redactor struct{ values []string }
 // other part of the value.
 func (r *redactor) add(value []byte) {
 	text := strings.TrimSpace(string(value))
-	if len(text) < minRedacted {
+	if len(text) < minRedacted || slices.Contains(ownWords, text) {
 		return
 	}
 	quoted := strconv.Quote(text)

@@ -13,22 +13,23 @@ import (
 func TestRedactorReplacesValues(t *testing.T) {
 	r := &redactor{}
 	for _, value := range []string{"swordfish-4711\n", "a", "abc", "line one\nline two", "swordfish-4711-extended",
-		"<b>&</b>", "p/ss w?rd", "", "\n"} {
+		"<b>&</b>", "p/ss w?rd", "", "\n", "machinist", "kubernetes\n"} {
 		r.add([]byte(value))
 	}
 	for text, want := range map[string]string{
-		"":                                         "",
-		"no value":                                 "no value",
-		"a cat, abc":                               "a cat, abc", // Short values are not replaced.
-		"the region swordfish-4711!":               "the region [redacted]!",
-		"swordfish-4711-extended is long":          "[redacted] is long",
-		"twice swordfish-4711swordfish-4711":       "twice [redacted][redacted]",
-		"shortened: swordfish…":                    "shortened: [redacted]…",
-		"too short: swordfi":                       "too short: swordfi",
-		"lines line one\nline two.":                "lines [redacted].",
-		`quoted "line one\nline two"`:              `quoted "[redacted]"`,
-		`JSON "\u003cb\u003e\u0026\u003c/b\u003e"`: `JSON "[redacted]"`,
-		"base64 c3dvcmRmaXNoLTQ3MTE=":              "base64 [redacted]=",
+		"":                                                  "",
+		"no value":                                          "no value",
+		"a cat, abc":                                        "a cat, abc", // Short values are not replaced.
+		"machinist.dev/team, kubernetes.io/os":              "machinist.dev/team, kubernetes.io/os",
+		"the region swordfish-4711!":                        "the region [redacted]!",
+		"swordfish-4711-extended is long":                   "[redacted] is long",
+		"twice swordfish-4711swordfish-4711":                "twice [redacted][redacted]",
+		"shortened: swordfish…":                             "shortened: [redacted]…",
+		"too short: swordfi":                                "too short: swordfi",
+		"lines line one\nline two.":                         "lines [redacted].",
+		`quoted "line one\nline two"`:                       `quoted "[redacted]"`,
+		`JSON "\u003cb\u003e\u0026\u003c/b\u003e"`:          `JSON "[redacted]"`,
+		"base64 c3dvcmRmaXNoLTQ3MTE=":                       "base64 [redacted]=",
 		"https://cloud/p%2Fss%20w%3Frd?q=p%2Fss+w%3Frd&n=1": "https://cloud/[redacted]?q=[redacted]&n=1",
 	} {
 		if got := r.inText(text); got != want {

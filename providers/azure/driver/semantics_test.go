@@ -154,6 +154,11 @@ func TestMachineLifecycleUnderAllBehaviors(t *testing.T) {
 			if again := c.createUntilDone(d, req); again.ProviderID != in.ProviderID {
 				t.Errorf("second Create: got %s, want %s", again.ProviderID, in.ProviderID)
 			}
+			// A request of Create that takes effect after the deletion leaves a part that only List finds.
+			c.eventually("all requests have taken effect", func() (bool, string) {
+				late := c.LateCount()
+				return late == 0, fmt.Sprintf("%d have not", late)
+			})
 			del := deletion(req)
 			del.ProviderID, del.Scope = in.ProviderID, in.Scope
 			c.deleteUntilGone(d, del)

@@ -17,6 +17,7 @@ type Azure struct {
 	options Options
 
 	mu        sync.Mutex
+	late      int // See LateCount.
 	closed    bool
 	resources map[string]*resource // resources by their IDs in lower case
 	// deletedResources contains resources that reads and lists may still return.
@@ -266,6 +267,13 @@ func (a *Azure) CreatedCount() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.created
+}
+
+// LateCount returns the number of calls with the fault Late that have not taken effect yet.
+func (a *Azure) LateCount() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.late
 }
 
 // RunningNames returns the sorted names of the running virtual machines.

@@ -101,7 +101,11 @@ func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:
 		c.azure.mu.Lock()
-		c.azure.schedule(f.Late, func() { c.serve() })
+		c.azure.late++
+		c.azure.schedule(f.Late, func() {
+			c.azure.late--
+			c.serve()
+		})
 		c.azure.mu.Unlock()
 		if f.Status != 0 {
 			out := refuse(fail(f.Status, f.Code, "%s", f.message()))

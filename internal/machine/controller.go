@@ -289,6 +289,10 @@ func (p *pass) ensureUpToDate(ctx context.Context) (progress, error) {
 		if proceed, err := inOrder(ctx, r.findNode, r.drainNode); err != nil || proceed != next {
 			return onError.unless(err == nil), err // The node is observed as usual during the drain.
 		}
+		if p.node == nil {
+			// The next passes must repeat the same request.
+			p.setCondition(v1beta1.ConditionDrained, true, v1beta1.ReasonSkipped, "The machine has no node.")
+		}
 		u.nodeDrained = true
 		outcome, err = p.updateInPlace(ctx, r, u)
 	}

@@ -269,10 +269,14 @@ func (p *pass) recordUpdateFailure(err error, fingerprint string) {
 }
 
 // drainedForUpdate reports whether the node is ready for a disruptive update: the node was drained, it is still
-// cordoned, and its volumes are detached.
+// cordoned, and its volumes are detached or cannot be. A machine without a node needs only the first.
 func (p *pass) drainedForUpdate(node *corev1.Node) bool {
-	return p.isTrue(v1beta1.ConditionDrained) && p.isTrue(v1beta1.ConditionVolumesDetached) &&
-		(node == nil || node.Spec.Unschedulable)
+	if node == nil || !p.isTrue(v1beta1.ConditionDrained) {
+		return p.isTrue(v1beta1.ConditionDrained)
+	}
+	volumes := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+	return node.Spec.Unschedulable && volumes != nil &&
+		(volumes.Status == metav1.ConditionTrue || volumes.Reason == v1beta1.ReasonSkipped)
 }
 
 // updateWaits reports what an update waits for that drains the node or replaces the instance.

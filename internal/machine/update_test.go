@@ -189,6 +189,60 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	}
 }
 
+// The driver gets the same request until the update is done, also if there is no node to drain or its volumes cannot be
+// detached.
+//
+// Rule: disruptive-update-drains.
+func TestRequestForADrainedUpdateIsRepeated(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		options []func(*world)
+		before  func(*world)
+	}{
+		"no target cluster": {options: []func(*world){noTarget}},
+		"no node":           {},
+		"unreachable node": {before: func(w *world) {
+			w.node("m", true)
+			w.untilPhase("m", v1beta1.MachineRunning)
+			w.setNodeReady(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.options...)
+			drained := 0
+			w.cloud.OnUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
+				if req.NodeDrained {
+					drained++
+					return provider.UpdateResult{Outcome: provider.UpdateInProgress}, nil
+				}
+				if drained > 0 {
+					t.Errorf("the request after %d requests for a drained node says that the node is not drained", drained)
+				}
+				return provider.UpdateResult{Outcome: provider.UpdateNeedsDrain}, nil
+			}
+			w.class("small", "")
+			w.createMachine("m")
+			w.reconcile("m")
+			w.reconcile("m")
+			if tc.before != nil {
+				tc.before(w)
+			}
+			w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = newVersion })
+			for range 5 {
+				w.reconcile("m")
+				if !w.noTarget {
+					w.settleDrains("m")
+				}
+				w.step(10 * time.Second)
+			}
+			if drained < 3 {
+				t.Errorf("the driver got %d requests for a drained node, want at least 3", drained)
+			}
+		})
+	}
+}
+
 // Rule: replacement-deletes-first.
 func TestAChangeByReplacement(t *testing.T) {
 	t.Parallel()

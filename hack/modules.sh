@@ -3,7 +3,7 @@
 #
 # - All modules, including the control plane, require the same versions of shared modules. Otherwise, programs, tests and
 #   control plane cannot share compiled packages.
-# - go.work.sum contains all checksums.
+# - go.work.sum contains all checksums, so that commands such as go doc do not change it.
 # - Each module can be built without the workspace, as its users build it.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ state() { for module in $modules; do cat "$module/go.mod" "$module/go.sum"; done
 
 before=$(state)
 go work sync
+go list -m all >/dev/null
 for module in $modules; do
 	(cd "$module" && go list -deps -test ./... >/dev/null)
 done

@@ -140,6 +140,8 @@ type state struct {
 	// lostNodes holds the Nodes without a Machine and an instance in the last pass.
 	lostNodes map[types.UID]bool
 	mismatch  string
+	// listErrors holds the error of each list that failed in the last pass, by the name of its source.
+	listErrors map[string]string
 }
 
 // Wiring returns the controller of the Collector. The only key of the controller is enqueued at the start, and each

@@ -25,16 +25,21 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 		ForceDeleted:      forced}
 	var lists []provider.ListPage
 	var listed []*scope
+	listErrors := map[string]string{}
 	scopesKnown, unlisted := c.scopesOf(ctx, known)
 	for _, s := range scopesKnown {
 		found, err := c.listInstances(ctx, s)
 		if err != nil {
-			c.log(ctx).Error(err, "Cannot list the instances of a scope, so its orphans are not collected", "source", nameOf(s.source))
+			source := nameOf(s.source)
+			if listErrors[source] = err.Error(); listErrors[source] != c.state.listErrors[source] {
+				c.log(ctx).Error(err, "Cannot list the instances of a scope, so its orphans are not collected", "source", source)
+			}
 			unlisted = append(unlisted, unlistedFor(s, err)...)
 			continue
 		}
 		listed, lists = append(listed, s), append(lists, found)
 	}
+	c.state.listErrors = listErrors
 	scopes := state.addLists(listed, lists)
 	c.checkMissingInstances(ctx, listed, scopes)
 	if state.needsMachineList() {

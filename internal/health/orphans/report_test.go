@@ -4,8 +4,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/internal/health/orphans/ledger"
 	"machinist.dev/machinist/pkg/provider"
@@ -91,6 +94,29 @@ func TestUnlistedClassesAreRecorded(t *testing.T) {
 	w.pass()
 	if page, _ = w.page(); page.Stopped != errTest.Error() || page.Unlisted != nil {
 		t.Errorf("kept %+v of a mismatch", page)
+	}
+}
+
+// An error that does not change, such as that of an invalid class, is logged once.
+//
+// Rule: orphan-report-kept.
+func TestErrorOfAListIsLoggedOnce(t *testing.T) {
+	w := newTestCollector(t)
+	var lines []string
+	ctx := logf.IntoContext(t.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+	code := provider.InvalidArgument
+	w.cloud.OnList = func(string, int) error { return provider.Errorf(code, "no list") }
+	for i, want := range []int{1, 1, 2, 2} {
+		if i == 2 {
+			code = provider.Unavailable
+		}
+		w.clock.SetTime(w.clock.Now().Add(w.collector.Rules.Period))
+		if _, err := w.collector.Reconcile(ctx, reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if len(lines) != want {
+			t.Fatalf("after pass %d, the log has %d lines, want %d: %q", i+1, len(lines), want, lines)
+		}
 	}
 }
 

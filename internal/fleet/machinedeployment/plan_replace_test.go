@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"strings"
 	"testing"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -38,5 +39,23 @@ func TestDeploymentReplacesMachineIfEnoughOthersAreAvailable(t *testing.T) {
 				t.Errorf("scales %q, want %q, waiting %q", got, test.want, plan.WaitMessage)
 			}
 		})
+	}
+}
+
+// While a rollout stops, no machine is replaced because of its mark, and the deployment says so.
+func TestStoppedRolloutNamesMarkedMachines(t *testing.T) {
+	for name, stop := range map[string]func(*State){
+		"partition":  func(s *State) { s.Partition = 3 },
+		"pauseAfter": func(s *State) { s.PauseAfter = 2 },
+	} {
+		s := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 5, Bounds: Bounds{MaxSurge: 1}, SizedFor: 5,
+			CurrentIndex: 1, Sets: []Set{one(3, markedForReplacement(1)), one(2, markedForReplacement(1))}}
+		stop(&s)
+		plan := MakePlan(s)
+		const want = "; 2 machines marked for replacement must wait until no old revision is left"
+		if len(plan.Scales) > 0 || !strings.HasSuffix(plan.WaitMessage, want) {
+			t.Errorf("%s: scales %v, waits: %q; want none, and a reason that ends with %q", name, plan.Scales,
+				plan.WaitMessage, want)
+		}
 	}
 }

@@ -116,15 +116,25 @@ func (s State) stopReason() string {
 
 // whyStopped returns the value of Plan.WaitMessage if partition or pauseAfter stops the rollout.
 func (d *draft) whyStopped() string {
+	var why string
 	old := wording.Count(d.oldReplicas(), "machine")
-	if d.stopReason() != v1beta1.ReasonWaitingForPromotion {
-		return fmt.Sprintf("partition keeps %s on old revisions; to update more machines, lower "+
+	if d.stopReason() == v1beta1.ReasonWaitingForPromotion {
+		why = fmt.Sprintf("pauseAfter stops the rollout, with %s of an old revision left", old)
+		if !d.PauseEnds.IsZero() {
+			why += fmt.Sprintf("; the rollout continues at %s if the new machines stay available",
+				d.PauseEnds.UTC().Format(time.RFC3339))
+		}
+	} else {
+		why = fmt.Sprintf("partition keeps %s on old revisions; to update more machines, lower "+
 			"spec.strategy.rollingUpdate.partition", old)
 	}
-	waiting := fmt.Sprintf("pauseAfter stops the rollout, with %s of an old revision left", old)
-	if !d.PauseEnds.IsZero() {
-		waiting += fmt.Sprintf("; the rollout continues at %s if the new machines stay available",
-			d.PauseEnds.UTC().Format(time.RFC3339))
+	var marked int32
+	for _, set := range d.Sets {
+		marked += set.MarkedForReplacement
 	}
-	return waiting
+	if marked > 0 {
+		why += fmt.Sprintf("; %s marked for replacement must wait until no old revision is left",
+			wording.Count(marked, "machine"))
+	}
+	return why
 }

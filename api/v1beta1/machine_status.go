@@ -349,6 +349,12 @@ type LaunchStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	OldProviderID string `json:"oldProviderID,omitempty"`
 
+	// createHandle identifies the operation of the cloud that creates the instance. The provider process sets the handle
+	// if the cloud needs minutes to create an instance, and clears it when the instance has been created.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	CreateHandle string `json:"createHandle,omitempty"`
+
 	// noCapacitySince is the time of the first request for an instance that the cloud accepted but could not start
 	// for lack of capacity. In a machine of a placement, noCapacitySince is the time since which the machine has waited
 	// for capacity in any of its classes. The field is cleared when an instance runs.

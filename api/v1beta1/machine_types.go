@@ -307,6 +307,14 @@ func (m *Machine) LaunchAttempt() int32 {
 // stays the same.
 func (m *Machine) NextLaunchAttempt() int32 { return min(m.LaunchAttempt()+1, maxLaunchAttempt) }
 
+// CreateHandle returns the handle of the operation that creates the instance, or "" if no such operation is known.
+func (m *Machine) CreateHandle() string {
+	if m.Status.Launch == nil {
+		return ""
+	}
+	return m.Status.Launch.CreateHandle
+}
+
 // IsReplacing reports whether the instance is being replaced under the same Machine.
 func (m *Machine) IsReplacing() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepReplacing

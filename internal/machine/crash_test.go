@@ -74,6 +74,15 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
+		{"a full life in a cloud that creates instances in hidden tasks", func(w *world) {
+			w.cloud.CreateTask, w.cloud.Settle = 2*time.Minute, 10*time.Second
+		}, 1, 1, func(w *world) string {
+			w.untilPhase("m", v1beta1.MachineRunning)
+			seen := summaryOf(w.get("m"))
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
 		{"deleted after the first pass", func(w *world) { w.cloud.TagLookupDelay = 10 * time.Second }, 1, 1,
 			func(w *world) string {
 				_, _ = w.pass("m")

@@ -192,6 +192,13 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Inputs, instan
 		// the Machine and does not record the time.
 		p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	}
+	if instance.State == provider.StatePending && instance.CreateHandle != p.machine.CreateHandle() {
+		// Without the handle, the cloud may not show the recorded instance for minutes.
+		p.setCreateHandle(instance.CreateHandle)
+		if err := p.writeStatus(ctx); err != nil {
+			return onError, err
+		}
+	}
 	err := p.patchMachine(ctx, func(m *v1beta1.Machine) {
 		m.Spec.ProviderID = instance.ProviderID
 		if metav1.GetControllerOfNoCopy(m) != nil && m.LaunchAttempt() == 1 {

@@ -48,6 +48,10 @@ func (p *pass) followInstance(ctx context.Context) (proceed progress, tagged boo
 	}
 	instance, err := p.getInstance(ctx, inputs)
 	switch {
+	case provider.CreateCodeOf(err) != "" && p.machine.CreateHandle() != "":
+		p.failedInstance = &provider.Instance{State: provider.StateFailed, StateCode: provider.CreateCodeOf(err),
+			StateMessage: messageOf(err)}
+		return next, true, nil
 	case provider.IsNotFound(err):
 		return p.followAbsent(ctx, inputs, known), true, nil
 	case err != nil && p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
@@ -97,8 +101,7 @@ func pollInterval(age time.Duration) time.Duration {
 
 func (p *pass) getInstance(ctx context.Context, inputs resolve.Inputs) (*provider.Instance, error) {
 	req := provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID,
-		ProviderID: p.machine.Spec.ProviderID}
-	req.Scope = scopeOf(p.machine)
+		ProviderID: p.machine.Spec.ProviderID, Scope: scopeOf(p.machine), CreateHandle: p.machine.CreateHandle()}
 	return p.Cloud.Get(ctx, req)
 }
 
@@ -183,6 +186,7 @@ func (p *pass) recordLaunched(inputs resolve.Inputs, instance *provider.Instance
 	if m.IsAdopting() {
 		m.Status.Launch = nil
 	}
+	p.recordCreateHandle(instance)
 	switch instance.State {
 	case provider.StatePending:
 		p.requeueIn(p.pollInterval())
@@ -191,6 +195,27 @@ func (p *pass) recordLaunched(inputs resolve.Inputs, instance *provider.Instance
 	case provider.StateRunning:
 		foundCapacity(p.machine)
 	}
+}
+
+// recordCreateHandle records the operation that creates the instance, and forgets it when the instance is created.
+func (p *pass) recordCreateHandle(instance *provider.Instance) {
+	handle := ""
+	if p.machine.Status.Instance.State == v1beta1.InstancePending {
+		handle = cmp.Or(instance.CreateHandle, p.machine.CreateHandle())
+	}
+	if handle != p.machine.CreateHandle() {
+		p.setCreateHandle(handle)
+	}
+}
+
+func (p *pass) setCreateHandle(handle string) {
+	m := p.machine
+	launch := v1beta1.LaunchStatus{Attempt: m.LaunchAttempt()}
+	if m.Status.Launch != nil {
+		launch = *m.Status.Launch
+	}
+	launch.CreateHandle = handle
+	m.Status.Launch = &launch
 }
 
 // createdFrom returns the configuration with which the instance was created. The result is empty if another pass called
@@ -245,6 +270,7 @@ func (p *pass) confirmInstance(ctx context.Context, transition bool) (undecided 
 		p.lookupFailed(err)
 	default:
 		p.machine.Status.Instance.State = stateOf(p.machine.Status.Instance, instance)
+		p.recordCreateHandle(instance)
 		// If the instance is being shut down, it is read again until it is gone. The Node of the instance became
 		// unhealthy at the beginning of the shutdown.
 		terminating := instance.State == provider.StateTerminating
@@ -263,6 +289,7 @@ func (p *pass) confirmInstance(ctx context.Context, transition bool) (undecided 
 // Node need the addresses.
 func (p *pass) refreshInstance(ctx context.Context) {
 	p.machine.Status.Instance.State = v1beta1.InstanceRunning
+	p.recordCreateHandle(&provider.Instance{})
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
 		return

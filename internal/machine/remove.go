@@ -141,7 +141,7 @@ func (r *removal) deleteInstance(ctx context.Context) (progress, error) {
 	if r.notOurs {
 		req.ProviderID = "" // Delete the instance with our tags, if there is one.
 	}
-	req.Scope = scopeOf(r.machine)
+	req.Scope, req.CreateHandle = scopeOf(r.machine), r.machine.CreateHandle()
 	result, err := r.Cloud.Delete(ctx, req)
 	if err != nil {
 		return r.deleteFailed(err, inputs), nil

@@ -18,6 +18,7 @@ import (
 // replaces its Machine and deletes the instance. Therefore, only the code in this file may conclude from NotFound or
 // Gone that an instance is absent. All of these conditions must hold:
 //
+//   - The instance is no longer being created (status.launch.createHandle), or the creation timeout is over.
 //   - The driver's settle time has passed since the instance was created or adopted.
 //   - Two reads in a row returned NotFound. A successful read, a failed read and a Ready Node reset the count.
 //   - The cloud finds other instances that are known to run (serve_absence_witness.go).
@@ -52,9 +53,22 @@ func (p *pass) showsWithin() time.Duration {
 	return since.Add(settle).Sub(p.now)
 }
 
+// createsWithin returns how long the cloud may still create the instance in an operation that shows nothing. The result
+// is zero or less if no such operation is known.
+func (p *pass) createsWithin() time.Duration {
+	if p.machine.CreateHandle() == "" {
+		return 0
+	}
+	return joinStart(p.machine).Add(p.machine.Spec.Timeouts.CreationOrDefault()).Sub(p.now)
+}
+
 // countsAsAbsent records that the cloud answered NotFound to a read by provider ID. It returns true if the instance
 // counts as absent. If more reads are needed, the Machine is requeued.
 func (p *pass) countsAsAbsent(ctx context.Context, inputs resolve.Inputs) bool {
+	if left := p.createsWithin(); left > 0 {
+		p.requeueIn(min(left, p.pollInterval()))
+		return false
+	}
 	if left := p.showsWithin(); left > 0 {
 		p.states.update(p.machine, func(m *machineState) { m.instance.isConfirmed = false })
 		p.requeueIn(left)

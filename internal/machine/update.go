@@ -142,7 +142,7 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 	}
 	req := provider.UpdateRequest{
 		Machine: identity(m), Class: u.inputs.Class(), ClusterID: p.ClusterID, ProviderID: m.Spec.ProviderID,
-		Version:     m.Spec.Version,
+		CreateHandle: m.CreateHandle(), Version: m.Spec.Version,
 		NodeDrained: u.nodeDrained || p.drainedForUpdate(node),
 	}
 	if m.Status.Instance != nil {
@@ -159,7 +159,7 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 	if err != nil {
 		p.noteAmbiguous(err, u.fingerprint)
 		if provider.IsNotFound(err) {
-			if p.showsWithin() > 0 {
+			if p.showsWithin() > 0 || p.createsWithin() > 0 {
 				p.reportUpdating("Waiting for the provider to show the instance.")
 				return "", nil
 			}
@@ -211,7 +211,7 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 		p.states.update(m, func(r *machineState) { r.pace = pace{} })
 		m.Status.Phase = v1beta1.MachineUpdating
 		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing,
-			OldProviderID: m.Spec.ProviderID}
+			OldProviderID: m.Spec.ProviderID, CreateHandle: m.CreateHandle()}
 		p.updateWaits(v1beta1.ReasonReplacing, "Replacing the instance: "+result.Reason)
 		p.note(v1beta1.ReasonReplacing, "Update", "Replacing the instance: "+result.Reason)
 		// The step must be written to the status before anything is deleted.

@@ -76,6 +76,11 @@ type Error struct {
 	// Field is the path of the field that caused an InvalidArgument or FailedPrecondition, relative to providerSpec. It
 	// is empty if no single field caused the error.
 	Field string
+	// CreateCode belongs to NotFound as the answer to a Get with a CreateHandle. It means that the creation has failed and
+	// left no instance. The value is the code that Create would have returned if it had failed for the same reason. After
+	// ResourceExhausted, Machinist requests another instance for the same machine, as after Instance.StateCode. After any
+	// other code, the machine becomes Failed.
+	CreateCode Code
 	// RetryAfter is the minimum time before the next call that the cloud requested, or zero.
 	RetryAfter time.Duration
 	// Cause is the wrapped error, for errors.Is and errors.As. The field is not shown to users.
@@ -135,6 +140,14 @@ func RetryAfter(err error) time.Duration {
 		return min(max(e.RetryAfter, 0), maxRetryAfter)
 	}
 	return 0
+}
+
+// CreateCodeOf returns the code with which the creation of the instance failed, or "" if the error does not say this.
+func CreateCodeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok && e.Code == NotFound {
+		return e.CreateCode
+	}
+	return ""
 }
 
 // IsNotFound reports whether err means that the cloud answered and has no such instance.

@@ -66,6 +66,15 @@ type Instance struct {
 	MachineUID types.UID
 	MachineKey string
 
+	// CreateHandle identifies the operation of the cloud that creates the instance, such as a task that clones a disk for
+	// minutes. CreateHandle is opaque, has at most 1 KiB and contains no secrets. The driver sets it only with
+	// StatePending. Machinist records CreateHandle in the status of the Machine and passes it to Get, Update and Delete
+	// until the state is no longer StatePending.
+	//
+	// CreateHandle is only a hint, because Machinist may lose it together with the answer of Create. Create with the same
+	// token and without a handle must return the same instance.
+	CreateHandle string
+
 	// Scope is an opaque locator of at most 1 KiB without secrets. Together with ProviderID, it contains everything
 	// that the driver needs to find and delete the instance when the class no longer exists. Machinist records Scope in
 	// the status of the Machine and passes it to later calls.

@@ -83,6 +83,11 @@ type GetRequest struct {
 	ProviderID string
 	// Scope is the value that the driver returned in Instance.Scope. It is empty if no value was recorded.
 	Scope string
+	// CreateHandle is the value that the driver returned in Instance.CreateHandle, while the instance was last known to be
+	// in StatePending. Otherwise CreateHandle is empty. While the operation runs, Get returns the instance in StatePending,
+	// or NotFound, from which Machinist then concludes nothing. If the operation has failed and left no instance, Get
+	// returns NotFound with Error.CreateCode.
+	CreateHandle string
 }
 
 // UpdateRequest asks to change a running instance so that it matches another specification.
@@ -92,7 +97,10 @@ type UpdateRequest struct {
 	ClusterID  string
 	ProviderID string
 	Scope      string
-	Version    string
+	// CreateHandle is set as in a GetRequest. While the operation runs, Update answers UpdateInProgress, or fails with
+	// Unavailable or NotFound.
+	CreateHandle string
+	Version      string
 	// NodeVersion is the kubelet version that the Node reports. It is empty if there is no Node. After an update by an
 	// agent on the node (UpdateByAgent), the cloud may report a different version.
 	NodeVersion string
@@ -140,6 +148,9 @@ type DeleteRequest struct {
 	// and Machine.UID.
 	ProviderID string
 	Scope      string
+	// CreateHandle is set as in a GetRequest. Delete cancels the operation, or does not report Gone until the operation
+	// has ended and its instance is gone.
+	CreateHandle string
 }
 
 // DeleteResult is the answer to a DeleteRequest.

@@ -33,6 +33,9 @@ type Cloud struct {
 	// Boot is how long a new instance takes to run, and Shutdown how long a deleted instance takes to disappear. By
 	// default, instances start and disappear during the call.
 	Boot, Shutdown time.Duration
+	// CreateTask is how long reads do not show a new instance. Create returns a CreateHandle for this time. Only Get and
+	// Delete with this handle find the instance.
+	CreateTask time.Duration
 	// RemainingParts describes the parts that a deletion has left so far. Delete returns this text in
 	// DeleteResult.Remaining until the instance has disappeared.
 	RemainingParts string
@@ -209,6 +212,16 @@ func (c *Cloud) byID(providerID string) *Instance {
 	return nil
 }
 
+// byHandle returns the instance that the operation with the given handle creates, or nil.
+func (c *Cloud) byHandle(handle string) *Instance {
+	for _, in := range c.instances {
+		if handle != "" && in.CreateHandle == handle {
+			return in
+		}
+	}
+	return nil
+}
+
 func (c *Cloud) remove(providerID string) {
 	c.instances = slices.DeleteFunc(c.instances, func(in *Instance) bool { return in.ProviderID == providerID })
 	c.record(c.Clock.Now())
@@ -239,7 +252,10 @@ func (c *Cloud) tick() {
 		return !in.goneFrom.IsZero() && !now.Before(in.goneFrom)
 	})
 	for _, in := range c.instances {
-		if in.State == provider.StatePending && now.Sub(in.created) >= c.Boot {
+		if now.Sub(in.created) >= c.CreateTask {
+			in.CreateHandle = ""
+		}
+		if in.State == provider.StatePending && in.CreateHandle == "" && now.Sub(in.created) >= c.Boot {
 			in.State = provider.StateRunning
 		}
 	}

@@ -115,8 +115,11 @@ func (c *Cloud) create(req provider.CreateRequest, now time.Time) (*provider.Ins
 		},
 	}
 	Tag(&in.Instance, req.Tags)
-	if c.Boot > 0 {
+	if c.Boot > 0 || c.CreateTask > 0 {
 		in.State = provider.StatePending
+	}
+	if c.CreateTask > 0 {
+		in.CreateHandle = "task-" + req.Token
 	}
 	c.instances = append(c.instances, in)
 	c.record(now)
@@ -135,6 +138,10 @@ func (c *Cloud) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 		step := c.step("Get")
 		if step.Err != nil {
 			return step.Err
+		}
+		if in := c.byHandle(req.CreateHandle); in != nil {
+			out = in.describe()
+			return nil
 		}
 		account := accountOf(req.Class)
 		if out, err = c.find(&account, req.ProviderID, req.ClusterID, req.Machine); err == nil {
@@ -185,6 +192,9 @@ func (c *Cloud) delete(req provider.DeleteRequest) (out provider.DeleteResult, e
 		})
 	}
 	read, err := c.find(&account, req.ProviderID, req.ClusterID, req.Machine)
+	if in := c.byHandle(req.CreateHandle); in != nil {
+		read, err = in.describe(), nil
+	}
 	if err == nil {
 		err = checkScope(read, req.Scope)
 	}
@@ -287,7 +297,7 @@ func (c *Cloud) page(account string, page int) (out provider.ListPage) {
 		if h.account != account {
 			continue
 		}
-		if in := c.read(h); in != nil {
+		if in := c.read(h); in != nil && in.CreateHandle == "" {
 			all = append(all, *in)
 		}
 	}

@@ -60,7 +60,7 @@ func (c *Cloud) read(h *history) *provider.Instance {
 	return &copied
 }
 
-// Find reads one instance like Get: by provider ID, or by tags if the provider ID is empty. Find searches all accounts.
+// Find reads one instance like Get without a CreateHandle: by provider ID, or by tags if the provider ID is empty. Find searches all accounts.
 func (c *Cloud) Find(providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 		}
 		in := c.read(h)
 		switch {
-		case in == nil:
+		case in == nil, in.CreateHandle != "":
 		case providerID != "" && h.providerID == providerID:
 			return in, nil
 		case providerID == "" && in.OwnedBy(cluster, m) == nil && c.Clock.Since(h.created) >= c.TagLookupDelay:

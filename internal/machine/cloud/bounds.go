@@ -43,6 +43,11 @@ func boundedInstance(in *provider.Instance, err error) (*provider.Instance, erro
 			"driver returned a scope of %d bytes for instance %s; at most %d are allowed", len(out.Scope),
 			out.ProviderID, maxID)
 	}
+	if len(out.CreateHandle) > maxID {
+		return nil, provider.Errorf(provider.Internal,
+			"driver returned a create handle of %d bytes for instance %s; at most %d are allowed", len(out.CreateHandle),
+			out.ProviderID, maxID)
+	}
 	out.State = provider.InstanceState(truncate(string(out.State), maxState))
 	out.StateCode = provider.Code(truncate(string(out.StateCode), maxState))
 	out.StateMessage = truncate(out.StateMessage, maxMessage)

@@ -130,6 +130,8 @@ func unfinishedReason(m *v1beta1.Machine) string {
 	case m.Spec.ProviderID == "" || m.Status.Instance == nil:
 		why = "has no instance yet. If the Machine never gets an instance, delete it: its set creates another Machine in " +
 			"the destination"
+	case m.CreateHandle() != "":
+		why = "has an instance that the cloud is still creating"
 	case m.Retrying():
 		why = "has an instance for which the cloud has no capacity, and which is being deleted"
 	case m.IsReplacing(), m.IsAdopting(), handover.Updating(m):

@@ -297,7 +297,7 @@ func (r *Reconciler) askProvider(ctx context.Context, m *v1beta1.Machine) (*Repo
 	}
 	req := provider.GetRequest{
 		Machine: provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID},
-		Class:   inputs.Class(), ClusterID: r.ClusterID, ProviderID: m.Spec.ProviderID,
+		Class:   inputs.Class(), ClusterID: r.ClusterID, ProviderID: m.Spec.ProviderID, CreateHandle: m.CreateHandle(),
 	}
 	if m.Status.Instance != nil {
 		req.Scope = m.Status.Instance.Scope

@@ -126,6 +126,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		p.requeueIn(targetPoll)
 		err = nil
 	}
+	if refused, ok := errors.AsType[*provider.Error](err); ok {
+		// The queue would repeat the call to the cloud within milliseconds.
+		logf.FromContext(ctx).Info("Reconciling again later: a call to the cloud has failed", "cause", err.Error())
+		p.lookupFailed(refused)
+		err = nil
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

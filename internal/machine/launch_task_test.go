@@ -15,13 +15,33 @@ import (
 // Rule: creation-that-shows-nothing.
 func TestCreationThatShowsNothingForMinutes(t *testing.T) {
 	t.Parallel()
-	for name, restarts := range map[string]bool{"one process": false, "a new process after every pass": true} {
+	hides := func(w *world) {
+		began := w.clock.Now()
+		w.cloud.OnGet = func(id string) error {
+			if id != "" && w.clock.Now().Sub(began) < w.cloud.CreateTask {
+				return provider.Errorf(provider.NotFound, "no instance %s", id)
+			}
+			return nil
+		}
+	}
+	for name, tc := range map[string]struct {
+		restarts bool
+		change   func(*world)
+	}{
+		"one process":                         {},
+		"a new process after every pass":      {restarts: true},
+		"Get does not find the task":          {change: hides},
+		"Get does not find it, new processes": {restarts: true, change: hides},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, joining)
 			w.cloud.CreateTask, w.cloud.Settle = 5*time.Minute, 10*time.Second
 			w.class("small", "")
 			m := w.createMachine("m")
+			if tc.change != nil {
+				tc.change(w)
+			}
 			began := w.clock.Now()
 			for w.clock.Now().Sub(began) < w.cloud.CreateTask {
 				again := w.reconcile("m").RequeueAfter
@@ -33,7 +53,7 @@ func TestCreationThatShowsNothingForMinutes(t *testing.T) {
 				if again <= 0 || again > 30*time.Second {
 					t.Fatalf("the creation is checked again after %s", again)
 				}
-				if restarts {
+				if tc.restarts {
 					w.restart()
 				} else {
 					w.process.CheckInstance(now) // Lists do not show the instance either.

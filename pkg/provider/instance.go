@@ -71,8 +71,9 @@ type Instance struct {
 	// StatePending. Machinist records CreateHandle in the status of the Machine and passes it to Get, Update and Delete
 	// until the state is no longer StatePending.
 	//
-	// CreateHandle is only a hint, because Machinist may lose it together with the answer of Create. Create with the same
-	// token and without a handle must return the same instance.
+	// CreateHandle is only a hint, because Machinist may lose it together with the answer of Create. Without a handle,
+	// Create with the same token must return the same instance, and Get and Delete by tags must find it within
+	// CreateSettle.
 	CreateHandle string
 
 	// Scope is an opaque locator of at most 1 KiB without secrets. Together with ProviderID, it contains everything

@@ -33,8 +33,8 @@ type Cloud struct {
 	// Boot is how long a new instance takes to run, and Shutdown how long a deleted instance takes to disappear. By
 	// default, instances start and disappear during the call.
 	Boot, Shutdown time.Duration
-	// CreateTask is how long reads do not show a new instance. Create returns a CreateHandle for this time. Only Get and
-	// Delete with this handle find the instance.
+	// CreateTask is how long lists and reads by provider ID do not show a new instance. Create returns a CreateHandle for
+	// this time. Get and Delete with this handle, and lookups by tags, find the instance.
 	CreateTask time.Duration
 	// RemainingParts describes the parts that a deletion has left so far. Delete returns this text in
 	// DeleteResult.Remaining until the instance has disappeared.

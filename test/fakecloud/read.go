@@ -74,7 +74,7 @@ func (c *Cloud) find(account *string, providerID, cluster string, m provider.Mac
 		}
 		in := c.read(h)
 		switch {
-		case in == nil, in.CreateHandle != "":
+		case in == nil, providerID != "" && in.CreateHandle != "":
 		case providerID != "" && h.providerID == providerID:
 			return in, nil
 		case providerID == "" && in.OwnedBy(cluster, m) == nil && c.Clock.Since(h.created) >= c.TagLookupDelay:

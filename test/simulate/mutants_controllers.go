@@ -149,6 +149,11 @@ func controllerMutants() []mutant {
 			cloud:   "reads-flicker", finds: "vanished",
 		},
 		{
+			name: "absent-while-created", file: "internal/machine/serve_absence.go",
+			oldText: "	if left := p.createsWithin(); left > 0 {", newText: "	if left := p.createsWithin(); left > time.Hour {",
+			cloud: "creates-hidden", finds: "vanished",
+		},
+		{
 			name: "unknown-taken-for-gone", file: "internal/machine/serve_absence.go",
 			oldText: "	case r.deletionAccepted():", newText: "	case r.deletionAccepted() || result.Gone:",
 			cloud: "reads-late", finds: "I1",

@@ -107,7 +107,7 @@ func (c *Cloud) elapseTagging(w *World, now time.Time) {
 }
 
 func (c *Cloud) adopt(req provider.AdoptRequest) (*provider.Instance, error) {
-	in, err := c.find(req.ProviderID, "", "", "")
+	in, err := c.find(req.ProviderID, "", "", "", "")
 	switch {
 	case err != nil:
 		return nil, err

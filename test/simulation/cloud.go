@@ -132,7 +132,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 		case !in.dying.IsZero():
 			consider(in.dying.Add(c.Shutdown))
 		case in.State == provider.StatePending:
-			consider(in.born.Add(c.Boot))
+			consider(in.born.Add(c.bootTime(in)))
 			consider(in.born.Add(failsAfter))
 		}
 	}
@@ -164,10 +164,18 @@ func (c *Cloud) elapse(w *World) {
 	c.giveUp(w)
 	for _, in := range c.instances {
 		c.giveAddresses(in)
-		if in.State == provider.StatePending && !in.willFail && !now.Before(in.born.Add(c.Boot)) {
-			in.State = provider.StateRunning
+		if in.State == provider.StatePending && !in.willFail && !now.Before(in.born.Add(c.bootTime(in))) {
+			in.State, in.CreateHandle = provider.StateRunning, ""
 		}
 	}
+}
+
+// bootTime returns how long after its creation the instance runs.
+func (c *Cloud) bootTime(in *instance) time.Duration {
+	if in.CreateHandle != "" {
+		return createsFor + c.Boot
+	}
+	return c.Boot
 }
 
 func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provider.Instance, error) {
@@ -226,7 +234,10 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 			t.silentSince = now
 		}
 	}
-	if c.Boot == 0 && !in.willFail {
+	if c.past.has(CreatesHidden) {
+		in.CreateHandle = "task-" + req.Token
+	}
+	if c.bootTime(in) == 0 && !in.willFail {
 		in.State = provider.StateRunning
 	}
 	c.postponeAddresses(in)
@@ -260,7 +271,15 @@ func (c *Cloud) byTag(cluster string, uid types.UID) *instance {
 	return nil
 }
 
-func (c *Cloud) find(providerID, scope, cluster string, uid types.UID) (*instance, error) {
+// isHidden reports whether the cloud hides the instance because it is still being created.
+func (c *Cloud) isHidden(in *instance) bool {
+	return in.CreateHandle != "" && c.now().Before(in.born.Add(createsFor))
+}
+
+func (in *instance) isOdd() bool { return in.ProviderID[len(in.ProviderID)-1]%2 == 1 }
+
+// find looks up an instance. The handle may be empty.
+func (c *Cloud) find(providerID, handle, scope, cluster string, uid types.UID) (*instance, error) {
 	if scope != "" && scope != cloudScope {
 		return nil, provider.Errorf(provider.NotFound, "no instance %s in %s", providerID, scope)
 	}
@@ -270,10 +289,12 @@ func (c *Cloud) find(providerID, scope, cluster string, uid types.UID) (*instanc
 		}
 		return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", uid)
 	}
-	if in := c.byID(providerID); in != nil && !c.troubles.forgets {
+	if in := c.byID(providerID); in != nil && !c.troubles.forgets && (!c.isHidden(in) || in.CreateHandle == handle) {
 		return in, nil
 	}
-	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
+	err := provider.Errorf(provider.NotFound, "no instance %s", providerID)
+	err.CreateCode = c.past.failedTasks[handle]
+	return nil, err
 }
 
 func asked(providerID string, uid types.UID) func(*instance) bool {

@@ -114,7 +114,10 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 // Get implements provider.Driver.
 func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
 	err = d.do("get", req.Machine, true, func(bool) error {
-		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.CreateHandle, req.Scope, req.ClusterID, req.Machine.UID)
+		if err == nil && req.ProviderID != "" && d.isHidden(in) && in.isOdd() {
+			return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
+		}
 		if err == nil {
 			d.process.world.noteRead(in)
 			if out = d.visibleInstance(in); out == nil {
@@ -144,7 +147,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		if err := d.refusesDelete(req.Machine); err != nil {
 			return err
 		}
-		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.CreateHandle, req.Scope, req.ClusterID, req.Machine.UID)
 		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
 			// A driver reads the instance before deleting it. So the driver knows only the state that this read has
 			// returned.
@@ -186,7 +189,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 // Update implements provider.Driver. The cloud or an agent can change only the version in place.
 func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = d.do("update", req.Machine, false, func(bool) error {
-		in, err := d.find(req.ProviderID, req.Scope, req.ClusterID, req.Machine.UID)
+		in, err := d.find(req.ProviderID, req.CreateHandle, req.Scope, req.ClusterID, req.Machine.UID)
 		if err != nil {
 			return err
 		}
@@ -225,7 +228,7 @@ func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.
 			return in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
 		}
 		for _, in := range d.instances {
-			if asked(in) && !in.visible.After(d.now()) && !d.troubles.forgets {
+			if asked(in) && !in.visible.After(d.now()) && !d.isHidden(in) && !d.troubles.forgets {
 				d.process.world.listed(in)
 				shown = append(shown, in)
 			}

@@ -78,7 +78,7 @@ func (d driver) retag(r retag, late bool) error {
 }
 
 func (c *Cloud) retag(r retag) error {
-	in, err := c.find(r.providerID, "", "", "")
+	in, err := c.find(r.providerID, "", "", "", "")
 	switch {
 	case err != nil && r.disown, err == nil && r.disown && in.MachineUID == "":
 		return nil

@@ -69,6 +69,9 @@ const (
 	// PartsUnattached means that lists show the parts of an instance as unattached at two times: for attachedAfter
 	// after the creation of the instance, and for partsFor after its deletion.
 	PartsUnattached Semantics = "parts-unattached"
+	// CreatesHidden means that lists and reads by provider ID do not find a new instance for createsFor. Create returns a
+	// handle, with which Delete finds the instance. With this handle, Get finds every second instance.
+	CreatesHidden Semantics = "creates-hidden"
 )
 
 // AllSemantics returns all semantics.
@@ -77,7 +80,7 @@ func AllSemantics() []Semantics {
 		ReadsLate, ReadsFlicker, ReadsStale, TagsLate, ListsLate, ListsShort, ListsRepeat, AnswersLost, DoneLate,
 		ThrottledOften,
 		StateGoesBack, PartsRemain, QuotaFreesLate, CredentialsExpire, ClockAhead, ClockBehind,
-		ListsReturn, NoHost, GivesUp, ReportsFailed, PartsUnattached,
+		ListsReturn, NoHost, GivesUp, ReportsFailed, PartsUnattached, CreatesHidden,
 	}
 }
 
@@ -105,6 +108,7 @@ const (
 	returnsAfter  = 20 * time.Second
 	returnsUntil  = 50 * time.Second
 	failsAfter    = 5 * time.Second
+	createsFor    = 2 * time.Minute
 	attachedAfter = 5 * time.Minute // More than the minimum age of collected parts.
 )
 
@@ -153,6 +157,8 @@ type past struct {
 	// the time when its last instance failed.
 	acceptedCreations int
 	failedAt          map[types.UID]time.Time
+	// failedTasks contains the codes of creations that failed before they showed an instance, by handle.
+	failedTasks map[string]provider.Code
 	// unreportedInstances contains instances that ran a kubelet, but were deleted before the cloud returned them.
 	unreportedInstances map[string]bool
 	began               time.Time
@@ -172,7 +178,7 @@ type removal struct {
 
 func (p past) clone() past {
 	p.ghosts, p.removals, p.unreportedInstances = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.unreportedInstances)
-	p.failedAt = maps.Clone(p.failedAt)
+	p.failedAt, p.failedTasks = maps.Clone(p.failedAt), maps.Clone(p.failedTasks)
 	return p
 }
 

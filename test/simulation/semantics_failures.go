@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -40,7 +41,17 @@ func (c *Cloud) giveUp(w *World) {
 		c.past.failedAt[in.MachineUID] = in.born.Add(failsAfter)
 		w.disturbed, w.stepsAtFault = w.clock.at, w.steps
 		w.logf("cloud: gives up on %s", in.ProviderID)
+		if in.CreateHandle != "" {
+			if c.past.failedTasks == nil {
+				c.past.failedTasks = map[string]provider.Code{}
+			}
+			c.past.failedTasks[in.CreateHandle] = cmp.Or(in.StateCode, provider.Internal)
+		}
 	}
+	c.instances = slices.DeleteFunc(c.instances, func(in *instance) bool {
+		_, failed := c.past.failedTasks[in.CreateHandle]
+		return failed
+	})
 }
 
 // fail reports a running instance as failed, because another operation on it has failed. The driver contract allows

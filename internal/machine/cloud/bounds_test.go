@@ -37,7 +37,7 @@ func TestDriverAnswersFitIntoAStatus(t *testing.T) {
 	}
 	for _, bad := range []*provider.Instance{
 		{ProviderID: "sim:///" + long}, {ProviderID: "no url"}, {ProviderID: "sim:///a b"},
-		{ProviderID: "sim:///1", Scope: long},
+		{ProviderID: "sim:///1", Scope: long}, {ProviderID: "sim:///1", CreateHandle: long},
 	} {
 		if _, err := boundedInstance(bad, nil); provider.CodeOf(err) != provider.Internal || len(err.Error()) > 1000 {
 			t.Errorf("%.20s: %v", bad.ProviderID, err)

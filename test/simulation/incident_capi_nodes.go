@@ -138,7 +138,7 @@ func nodeThenMachine(r *rand.Rand) []Action {
 		{Name: "delete the machine of the node", MinDelay: upTo(r, 40*time.Second), Do: func(ctx context.Context, w *World,
 			c client.Client) error {
 			for _, m := range w.machines() {
-				if in := w.cloud.byID(m.Spec.ProviderID); in != nil && (in.hung || again) {
+				if ref := m.Status.NodeRef; again || ref != nil && w.node(ref.Name) == nil {
 					return client.IgnoreNotFound(c.Delete(ctx, m.DeepCopy()))
 				}
 			}

@@ -56,6 +56,8 @@ var regressions = []struct {
 		"inline-secret-deleted", 736016899501, "quota-frees-late+reads-flicker", "0:freeze-Node,7:denied-for-long", false},
 	{"a health timeout used another clock, and a suspended process saw too few unhealthy nodes",
 		"meltdown", 449069114699, "", "19:restart-9-back,26:time-jumps", false},
+	{"a new process with an old cache marked a machine, although a conflict showed that the cache was old",
+		"meltdown", 449069114699, "", "19:restart-9-back,25:time-jumps", false},
 	{"a set patched machines in place without checking its own last patches, and panicked",
 		"preserve", 7026265, "", "", false},
 	{"a set without surge kept the machine to be replaced and deleted each new machine instead",

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -134,6 +136,10 @@ func (p *pass) run(ctx context.Context) error {
 		p.requeueIn(j.RecheckAfter)
 		merge(desired, g.policy, j.DesiredConditions)
 		errs = append(errs, p.report(ctx, g, j))
+	}
+	if slices.ContainsFunc(errs, apierrors.IsConflict) {
+		// The cache is outdated, so more Nodes may be unhealthy than it shows.
+		return p.retryConflicts(errors.Join(errs...))
 	}
 	errs = append(errs, p.updateMarks(ctx, desired, situation))
 	return p.retryConflicts(errors.Join(errs...))

@@ -247,13 +247,29 @@ func TestInvalidSelectorIsReported(t *testing.T) {
 	c := b.check()
 	machines := b.machines(5)
 	b.silence(machines[0])
-	stale := newStaleCache(b)
-	stale.checks.Items[0].Spec.Selector.MatchLabels = map[string]string{"no label": "at all"}
-	b.options.Client = stale.clientOf(b.options.Client)
+	b.options.Client = changedChecks{b.options.Client, func(spec *v1beta1.MachineHealthCheckSpec) {
+		spec.Selector.MatchLabels = map[string]string{"no label": "at all"}
+	}}
 	b.restart()
 	b.advance(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidSelector, "no label", 0, 0, 1)
 	b.wantMarked(machines[0]) // The built-in policy marks the machine.
+}
+
+// changedChecks is a client that lists checks with another spec.
+type changedChecks struct {
+	client.Client
+	change func(*v1beta1.MachineHealthCheckSpec)
+}
+
+func (c changedChecks) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	err := c.Client.List(ctx, list, o...)
+	if checks, ok := list.(*v1beta1.MachineHealthCheckList); ok {
+		for i := range checks.Items {
+			c.change(&checks.Items[i].Spec)
+		}
+	}
+	return err
 }
 
 // Without the admission webhook, a user can create a check with Ready=True as an unhealthy condition. Such a check must
@@ -272,12 +288,11 @@ func TestInvalidCheckSelectsNothing(t *testing.T) {
 			b := newBench(t)
 			c := b.check()
 			machines := b.machines(5)
-			stale := newStaleCache(b)
-			spec := &stale.checks.Items[0].Spec
-			spec.MaxUnhealthy = ptr.To(intstr.FromString("100%"))
-			change(spec)
 			b.silence(machines[0])
-			b.options.Client = stale.clientOf(b.options.Client)
+			b.options.Client = changedChecks{b.options.Client, func(spec *v1beta1.MachineHealthCheckSpec) {
+				spec.MaxUnhealthy = ptr.To(intstr.FromString("100%"))
+				change(spec)
+			}}
 			b.restart()
 			b.advance(10 * time.Minute)
 			b.wantCheck(c, v1beta1.ReasonInvalidConfiguration, field, 0, 0, 1)

@@ -255,6 +255,11 @@ const (
 	// budget.
 	ReasonBlockedByDisruptionBudget = "BlockedByDisruptionBudget"
 
+	// ReasonWaitingForCompletion surfaces when a rule of spec.drain or the label cluster.x-k8s.io/drain prevents the
+	// eviction of pods until they have ended, and no other pod is being evicted. The message names the pods and the
+	// rules.
+	ReasonWaitingForCompletion = "WaitingForCompletion"
+
 	// ReasonDrainForced surfaces when the deadline is near, and Machinist deletes pods instead of evicting them.
 	ReasonDrainForced = "DrainForced"
 

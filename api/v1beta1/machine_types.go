@@ -80,6 +80,10 @@ type MachineSpec struct {
 	// +kubebuilder:default={}
 	Timeouts MachineTimeouts `json:"timeouts,omitzero"`
 
+	// drain defines how the pods of the Node are drained. A change of drain does not start a rollout.
+	// +optional
+	Drain MachineDrain `json:"drain,omitzero"`
+
 	// expireAfter is the maximum age of the machine. The MachineSet replaces the machine when its age is between 90%
 	// and 100% of expireAfter. The exact age differs from machine to machine, so that machines of the same age are not
 	// replaced together.

@@ -60,6 +60,7 @@ func (r *removal) drainNode(ctx context.Context) (progress, error) {
 			Subject: r.drainSubject(epoch), Start: start, Deadline: drainDeadline(r.machine, start),
 			InterruptionAnnounced: r.announcedByNodeOnly(), NodeReachable: reachable,
 			NotReadySince: notReadySince(r.node), SkipDrain: skip,
+			VolumeDetachTimeout: r.machine.Spec.Timeouts.VolumeDetachOrDefault(),
 		})
 		if outcome.Reason == "" {
 			r.awaitFirstCheck()
@@ -120,7 +121,7 @@ func (r *removal) awaitFirstCheck() {
 // does not count as drain time.
 func (p *pass) drainSubject(epoch uint64) drain.Subject {
 	return drain.Subject{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID, Node: p.node.Name,
-		NodeUID: p.node.UID, Epoch: epoch, Force: forced(p.machine)}
+		NodeUID: p.node.UID, Epoch: epoch, Policy: p.machine.Spec.Drain.DeepCopy(), Force: forced(p.machine)}
 }
 
 // redrainIfInService drains the Node again if an administrator has uncordoned it after the drain, because new pods may

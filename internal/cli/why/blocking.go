@@ -108,8 +108,8 @@ func deletionCondition(m *v1beta1.Machine, reported, drained *metav1.Condition) 
 
 func isDrain(reason string) bool {
 	switch reason {
-	case v1beta1.ReasonDraining, v1beta1.ReasonBlockedByDisruptionBudget, v1beta1.ReasonDrainForced,
-		v1beta1.ReasonDrainError:
+	case v1beta1.ReasonDraining, v1beta1.ReasonBlockedByDisruptionBudget, v1beta1.ReasonWaitingForCompletion,
+		v1beta1.ReasonDrainForced, v1beta1.ReasonDrainError:
 		return true
 	}
 	return false
@@ -140,8 +140,8 @@ func (g Group) IsNormal(now time.Time) bool {
 	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
 		return g.Condition == v1beta1.ConditionLaunched || g.Oldest == nil || now.Sub(*g.Oldest) < startDelay
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints,
-		v1beta1.ReasonWaitingForReadinessGates, v1beta1.ReasonDraining, v1beta1.ReasonWaitingForVolumeDetach,
-		v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted,
+		v1beta1.ReasonWaitingForReadinessGates, v1beta1.ReasonDraining, v1beta1.ReasonWaitingForCompletion,
+		v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted,
 		v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
 		return true
 	}

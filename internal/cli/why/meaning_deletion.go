@@ -30,6 +30,11 @@ func deletionMeanings() map[string]Meaning {
 			NextStep:     "Machinist tries each of these pods again within a minute, and when the budget changes.",
 			Instructions: "Give the workload more replicas or capacity for them elsewhere, or correct the budget. " + force,
 		},
+		v1beta1.ReasonWaitingForCompletion: {
+			Explanation:  "The drain waits until pods have ended. A rule in spec.drain of the machine, or the label cluster.x-k8s.io/drain of the pods, prevents their eviction.",
+			NextStep:     "Machinist continues when the pods have ended, and deletes them shortly before the end of timeouts.drain.",
+			Instructions: "Wait, end the pods yourself, or change the rule, which also applies to drains in progress. " + force,
+		},
 		v1beta1.ReasonDrainForced: {Explanation: "The deadline of the drain is near, so Machinist deletes the remaining pods regardless of their PodDisruptionBudgets.",
 			NextStep: "Machinist continues when the pods have ended."},
 		v1beta1.ReasonDrainError: {Explanation: "Machinist cannot list, evict or delete the pods on the Node.",

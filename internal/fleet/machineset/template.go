@@ -151,6 +151,9 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
 	}
 	changed.Spec.ExpireAfter = t.spec.ExpireAfter
+	if !sameDrain(&m.Spec.Drain, &t.spec.Drain) {
+		changed.Spec.Drain = *t.spec.Drain.DeepCopy()
+	}
 	for i := range changed.OwnerReferences {
 		if !t.refersRight(&changed.OwnerReferences[i]) {
 			changed.OwnerReferences[i] = t.owner
@@ -181,7 +184,8 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		slices.Equal(m.Spec.Node.ReadinessGates, t.spec.Node.ReadinessGates) &&
 		sameHooks(m.Spec.LifecycleHooks.PreDrain, t.spec.LifecycleHooks.PreDrain) &&
 		sameHooks(m.Spec.LifecycleHooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate) &&
-		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter)
+		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) && ptr.Equal(m.Spec.ExpireAfter, t.spec.ExpireAfter) &&
+		sameDrain(&m.Spec.Drain, &t.spec.Drain)
 }
 
 // sameLists reports whether all lists of both machines are equal. A merge patch replaces a list as a whole.
@@ -190,6 +194,7 @@ func sameLists(a, b *v1beta1.Machine) bool {
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
 		slices.Equal(a.Spec.Node.ReadinessGates, b.Spec.Node.ReadinessGates) &&
 		equality.Semantic.DeepEqual(a.Spec.LifecycleHooks, b.Spec.LifecycleHooks) &&
+		sameDrain(&a.Spec.Drain, &b.Spec.Drain) &&
 		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
 		equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers)
 }
@@ -246,11 +251,17 @@ func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 		a.DrainOrDefault() == b.DrainOrDefault() && a.VolumeDetachOrDefault() == b.VolumeDetachOrDefault()
 }
 
+// sameDrain does not allocate memory if there are no rules.
+func sameDrain(a, b *v1beta1.MachineDrain) bool {
+	return a.PodsWithVolumes == b.PodsWithVolumes && len(a.Rules) == len(b.Rules) &&
+		(len(a.Rules) == 0 || equality.Semantic.DeepEqual(a.Rules, b.Rules))
+}
+
 // sameInPlace reports whether two specs are equal in all fields that a set propagates in place.
 func sameInPlace(a, b *v1beta1.MachineSpec) bool {
 	return equality.Semantic.DeepEqual(a.Node, b.Node) &&
 		equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts) &&
-		ptr.Equal(a.ExpireAfter, b.ExpireAfter)
+		ptr.Equal(a.ExpireAfter, b.ExpireAfter) && sameDrain(&a.Drain, &b.Drain)
 }
 
 func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {

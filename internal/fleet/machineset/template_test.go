@@ -86,6 +86,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 					ReadinessGates: []v1beta1.NodeReadinessGate{{ConditionType: "Dropped"}, {ConditionType: "Kept"}},
 				},
 				Timeouts: v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: time.Hour}},
+				Drain:    v1beta1.MachineDrain{Rules: []v1beta1.DrainRule{{Name: "dropped", Behavior: v1beta1.DrainBehaviorSkip}}},
 				LifecycleHooks: v1beta1.LifecycleHooks{
 					PreDrain: []v1beta1.LifecycleHook{{Name: "h.example/dropped", Owner: "x"}, {Name: "h.example/kept", Owner: "old"},
 						{Name: "h.example/done", Owner: "x"}},
@@ -121,6 +122,8 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 			},
 			Timeouts: v1beta1.MachineTimeouts{Drain: &metav1.Duration{Duration: 2 * time.Hour},
 				Creation: &metav1.Duration{Duration: time.Minute}},
+			Drain: v1beta1.MachineDrain{PodsWithVolumes: v1beta1.VolumePodsOneAtATime,
+				Rules: []v1beta1.DrainRule{{Name: "added", Behavior: v1beta1.DrainBehaviorDrain, Order: 5}}},
 			LifecycleHooks: v1beta1.LifecycleHooks{
 				PreDrain: []v1beta1.LifecycleHook{{Name: "h.example/kept", Owner: "new"}, {Name: "h.example/done", Owner: "x"},
 					{Name: "h.example/added", Owner: "x"}},
@@ -148,6 +151,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 		ReadinessGates: []v1beta1.NodeReadinessGate{{ConditionType: "Kept"}, {ConditionType: "Added"}},
 	}
 	want.Spec.Timeouts = after.Spec.Template.Spec.Timeouts
+	want.Spec.Drain = after.Spec.Template.Spec.Drain
 	want.Spec.LifecycleHooks = v1beta1.LifecycleHooks{
 		PreDrain: []v1beta1.LifecycleHook{{Name: "h.example/kept", Owner: "new"}, {Name: "h.example/mine", Owner: "me"},
 			{Name: "h.example/added", Owner: "x"}},
@@ -172,18 +176,22 @@ func TestPropagationRestoresFieldsOfTheTemplate(t *testing.T) {
 		s.Spec.Template.ObjectMeta.Labels["kept"] = "x"
 		s.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "one"}
 		s.Spec.Template.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"}}
+		s.Spec.Template.Spec.Drain = v1beta1.MachineDrain{PodsWithVolumes: v1beta1.VolumePodsOneAtATime,
+			Rules: []v1beta1.DrainRule{{Name: "jobs", Behavior: v1beta1.DrainBehaviorWaitCompleted}}}
 		s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}
 		s.Spec.Template.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "h.example/a", Owner: "x"}}
 	})
 	for name, spoil := range map[string]func(*v1beta1.Machine){
-		"label":        func(m *v1beta1.Machine) { delete(m.Labels, "kept") },
-		"gate":         func(m *v1beta1.Machine) { m.Spec.Node.ReadinessGates = nil },
-		"record":       func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationLastAppliedTemplate) },
-		"invalid JSON": func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = "{" },
-		"node label":   func(m *v1beta1.Machine) { m.Spec.Node.Labels["tier"] = "two" },
-		"taint":        func(m *v1beta1.Machine) { m.Spec.Node.Taints = nil },
-		"timeout":      func(m *v1beta1.Machine) { m.Spec.Timeouts.Drain = &metav1.Duration{Duration: time.Second} },
-		"hook's owner": func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain[0].Owner = "me" },
+		"label":               func(m *v1beta1.Machine) { delete(m.Labels, "kept") },
+		"drain rule":          func(m *v1beta1.Machine) { m.Spec.Drain.Rules = nil },
+		"eviction of volumes": func(m *v1beta1.Machine) { m.Spec.Drain.PodsWithVolumes = v1beta1.VolumePodsParallel },
+		"gate":                func(m *v1beta1.Machine) { m.Spec.Node.ReadinessGates = nil },
+		"record":              func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationLastAppliedTemplate) },
+		"invalid JSON":        func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = "{" },
+		"node label":          func(m *v1beta1.Machine) { m.Spec.Node.Labels["tier"] = "two" },
+		"taint":               func(m *v1beta1.Machine) { m.Spec.Node.Taints = nil },
+		"timeout":             func(m *v1beta1.Machine) { m.Spec.Timeouts.Drain = &metav1.Duration{Duration: time.Second} },
+		"hook's owner":        func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain[0].Owner = "me" },
 	} {
 		m := templateOf(set).machine("")
 		want := m.DeepCopy()

@@ -93,7 +93,7 @@ func TestPodsThatWaitedLongestForABudgetAreRetried(t *testing.T) {
 	budget := types.NamespacedName{Namespace: "shop", Name: "web"}
 	blocker := func(pod string, since time.Duration, budgets ...string) Blocker {
 		namespace, name, _ := strings.Cut(pod, "/")
-		return Blocker{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name),
+		return Blocker{types.NamespacedName{Namespace: namespace, Name: name}, types.UID(name), "",
 			Attempt{Failures: 1, FirstFailure: at(since), IsRefused: true, Budgets: budgets}}
 	}
 	for n, want := range map[int]string{0: "[]", 2: "[m2 m1]", math.MaxInt: "[m2 m1 m1]"} {

@@ -88,6 +88,7 @@ type Controller struct {
 	records     records
 	attachments attachments
 	daemonSets  daemonSets
+	namespaces  namespaces
 	// longCalls contains an element for each call in progress that may take longer than quickTimeout. At most a quarter
 	// of the workers may wait for such calls.
 	longCalls chan struct{}
@@ -119,6 +120,7 @@ func New(o Options) *Controller {
 		metrics:     newMetrics(),
 		attachments: attachments{target: o.Target, clock: o.Clock},
 		daemonSets:  daemonSets{target: o.Target, clock: o.Clock},
+		namespaces:  namespaces{target: o.Target, clock: o.Clock},
 		longCalls:   make(chan struct{}, max(o.Workers/4, 1)),
 	}
 }

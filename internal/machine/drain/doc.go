@@ -11,7 +11,7 @@
 // of a drain changes, the workers trigger the Machine reconciler through [Controller.Triggers]. Nothing is reported
 // before the first check of the Node, so an empty node causes no extra write.
 //
-// After a restart, the controller rebuilds its state from the API. Only two facts are lost: which evictions were
-// refused, and which controllers owned the evicted pods. The start of the drain is the transition time of the machine's
+// After a restart, the controller rebuilds its state from the API. Only three facts are lost: which evictions were
+// refused, which controllers owned the evicted pods, and since when attached volumes have been unused. The start of the drain is the transition time of the machine's
 // Drained condition.
 package drain

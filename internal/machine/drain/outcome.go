@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,6 +43,11 @@ func isDenial(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
+func isAboutPods(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "pods"
+}
+
 // reportDenial records that the controller may not read the pods of the node, and returns the time until the next
 // attempt. The controller never evicts pods that it cannot see, even after the deadline. The instance remains until an
 // administrator grants the permission or forces the deletion.
@@ -51,7 +57,10 @@ func (c *Controller) reportDenial(r *record, request Request, err error) (next t
 	next = min(firstRetry<<min(pass.denials, 10), idleRecheck)
 	pass.denials++
 
-	const rule = "Machinist has no permission to list the pods of node %s, and does not %s pods that it cannot see."
+	rule := "Machinist has no permission to list the pods of node %s, and does not %s pods that it cannot see."
+	if !isAboutPods(err) {
+		rule = "Machinist has no permission to read an object that decides about the pods of node %s, and does not %s pods without it."
+	}
 	message, overdue := fmt.Sprintf(rule, request.Node, "evict"), false
 	if end := (deadline{start: request.Start, end: request.Deadline}); end.isOver(now) {
 		overdue = true
@@ -76,12 +85,23 @@ func drainingReason(d Decision, all []Blocker) string {
 		return v1beta1.ReasonDrainForced
 	case slices.ContainsFunc(all, func(b Blocker) bool { return b.IsRefused }):
 		return v1beta1.ReasonBlockedByDisruptionBudget
+	case onlyAwaitsCompletion(d, all):
+		return v1beta1.ReasonWaitingForCompletion
 	}
 	return v1beta1.ReasonDraining
 }
 
+// onlyAwaitsCompletion reports whether all pods that block the drain must complete, and no other pod is being evicted.
+func onlyAwaitsCompletion(d Decision, all []Blocker) bool {
+	return len(all) > 0 && !slices.ContainsFunc(all, func(b Blocker) bool { return b.Rule == "" }) &&
+		!slices.ContainsFunc(d.Steps, func(s Step) bool { return s.due() || s.Action == ActionWait || s.awaitsVolumes })
+}
+
 func drainingMessage(request Request, d Decision, all []Blocker) string {
 	message := fmt.Sprintf("Evicting the pods of node %s.", request.Node)
+	if onlyAwaitsCompletion(d, all) {
+		message = fmt.Sprintf("Waiting for pods of node %s to complete.", request.Node)
+	}
 	if d.IsForced {
 		message = fmt.Sprintf("The drain deadline is near: deleting the pods of node %s.", request.Node)
 	}
@@ -93,6 +113,8 @@ func drainingMessage(request Request, d Decision, all []Blocker) string {
 
 func drainedMessage(d Decision) string {
 	left := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return !s.IsAbandoned })
+	skipped := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return s.Action != ActionSkip || s.Rule == "" })
+	left = append(left, skipped...)
 	if len(left) == 0 {
 		return "No pod is left to evict."
 	}
@@ -119,7 +141,7 @@ func (b Blocker) String() string {
 func blockersKey(all []Blocker) string {
 	var b strings.Builder
 	for _, one := range all {
-		fmt.Fprintln(&b, one.Pod, one.Budgets, one.NeverAllowed)
+		fmt.Fprintln(&b, one.Pod, one.Budgets, one.NeverAllowed, one.Rule)
 	}
 	return b.String()
 }

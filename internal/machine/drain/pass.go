@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -63,8 +64,11 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 }
 
 func (c *Controller) planDrain(ctx context.Context, r *record, request Request) (Decision, error) {
-	in, err := c.observe(ctx, r, request.Node)
+	in, err := c.observe(ctx, r, request.Subject)
 	if err != nil {
+		return Decision{}, err
+	}
+	if err := c.observeVolumes(ctx, r, request, &in); err != nil {
 		return Decision{}, err
 	}
 	pass := &r.drainPass
@@ -82,19 +86,27 @@ func (c *Controller) planDrain(ctx context.Context, r *record, request Request) 
 	return decision, nil
 }
 
-// observe reads the pods of a node. It also determines which pods would be created again if they were evicted.
-func (c *Controller) observe(ctx context.Context, r *record, node string) (Input, error) {
+// observe reads the pods of a node and what the rules need. It also determines which pods would be created again if they
+// were evicted.
+func (c *Controller) observe(ctx context.Context, r *record, subject Subject) (Input, error) {
 	var pods corev1.PodList
-	if err := c.options.Target.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return Input{}, fmt.Errorf("list the pods of node %q: %w", node, err)
+	if err := c.options.Target.List(ctx, &pods, client.MatchingFields{"spec.nodeName": subject.Node}); err != nil {
+		return Input{}, fmt.Errorf("list the pods of node %q: %w", subject.Node, err)
 	}
 	orphaned, err := c.daemonSets.orphanedUIDs(ctx, pods.Items)
 	if err != nil {
 		return Input{}, err
 	}
+	var namespaces map[string]labels.Set
+	if selectsNamespaces(subject.Policy) {
+		if namespaces, err = c.namespaces.labelsOf(ctx, pods.Items); err != nil {
+			return Input{}, err
+		}
+	}
 	now, tracker := c.options.Clock.Now(), &r.drainPass.tracker
 	tracker.observe(pods.Items, now)
-	return Input{Pods: pods.Items, Now: now, OrphanedDaemonSets: orphaned, Successors: tracker.successors}, nil
+	return Input{Pods: pods.Items, Now: now, OrphanedDaemonSets: orphaned, Successors: tracker.successors,
+		Policy: subject.Policy, Namespaces: namespaces}, nil
 }
 
 // currentAttempts returns the results of earlier attempts for pods that still exist. If the budget of a pod has

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 const (
@@ -24,6 +27,9 @@ const (
 	terminationLeeway = 10 * time.Second
 
 	slowTermination = time.Minute
+
+	// completionRecheck is the maximum time between two checks of a node while the drain waits until a pod has ended.
+	completionRecheck = 15 * time.Second
 
 	// NotReadyPatience is how long the drain of a node that is not Ready waits for a terminating pod after its grace
 	// period. If the container runtime has failed or a disk is read-only, the kubelet never ends the pod. By default,
@@ -49,6 +55,8 @@ const (
 	// ActionBlock means that the eviction of the pod is delayed, because other pods are evicted first, or because the
 	// next attempt is due later.
 	ActionBlock Action = "hold"
+	// ActionAwaitCompletion means that the pod is not evicted, and that the drain waits until the pod has ended.
+	ActionAwaitCompletion Action = "await completion"
 	// ActionEvict means that the drain asks the API server to evict the pod if its PodDisruptionBudgets allow it.
 	ActionEvict Action = "evict"
 	// ActionDelete means that the drain deletes the pod regardless of PodDisruptionBudgets, or shortens the grace
@@ -79,6 +87,17 @@ type Input struct {
 	Successors map[types.UID]time.Duration
 	// Attempts contains the results of earlier attempts, by the UID of the pod.
 	Attempts map[types.UID]Attempt
+	// Policy is spec.drain of the machine, or nil.
+	Policy *v1beta1.MachineDrain
+	// Namespaces contains the labels of the pods' namespaces, if a rule selects namespaces.
+	Namespaces map[string]labels.Set
+	// UnusedVolumes contains volumes that are attached to the node although no pod on the node uses them, if pods with
+	// volumes are evicted one at a time. The volume that has been unused for the longest time comes first.
+	UnusedVolumes []UnusedVolume
+	// VolumesUnknown is true if UnusedVolumes could not be determined yet.
+	VolumesUnknown bool
+	// VolumeDetachTimeout is the maximum time for which the eviction of the next pod waits for an unused volume.
+	VolumeDetachTimeout time.Duration
 	// RecheckAfter is the delay that the previous plan returned in Decision.RecheckAfter. For the first plan, the delay
 	// is 0.
 	RecheckAfter time.Duration
@@ -138,10 +157,15 @@ type Step struct {
 	// IsAbandoned is true if the drain no longer waits for the pod, although the pod may still be running.
 	IsAbandoned bool
 
-	pod      *corev1.Pod
-	turn     turn
-	priority int32
-	forced   bool // The pod is deleted now instead of evicted.
+	// Rule names the rule or the label that defines how the drain treats the pod. It is empty if there is none.
+	Rule string
+
+	pod           *corev1.Pod
+	order         int32
+	turn          turn
+	priority      int32
+	forced        bool // The pod is deleted now instead of evicted.
+	awaitsVolumes bool // The eviction waits for another pod with volumes, or for its volumes.
 	// dueAt is the time at which the next check of the pod is needed. The time is zero if no check is planned.
 	dueAt time.Time
 }
@@ -150,28 +174,33 @@ type Step struct {
 type Blocker struct {
 	Pod types.NamespacedName
 	UID types.UID
-	// Attempt describes the failed attempts to evict or delete the pod. If no attempt failed, but the pod has been
-	// terminating for a long time, only the field Explanation is set.
+	// Rule names the rule or the label because of which the drain waits until the pod has ended.
+	Rule string
+	// Attempt describes the failed attempts to evict or delete the pod. If no attempt failed, but the drain waits for the
+	// pod for a long time or because of a rule, only the field Explanation is set.
 	Attempt
 }
 
 // Plan decides what happens to each pod of a node that is being drained.
 //
 // Plan skips pods that are bound to their node: mirror pods, pods of a DaemonSet that exists, and successors that
-// return to the node. Plan ignores pods that have ended. Plan evicts workload pods first, critical pods when no
-// workload pod is left, and pods that tolerate the cordon last.
+// return to the node. Plan ignores pods that have ended. The rules of Input.Policy decide about the other pods. Plan
+// evicts pods with a lower order first. Among pods with the same order, Plan evicts workload pods first, critical pods
+// when no workload pod is left, and pods that tolerate the cordon last.
 //
 // PodDisruptionBudgets are respected until deadline − min(grace, length of the drain / 2). From this time on, Plan
 // deletes the pod even if other pods should be evicted first. The grace period is the rest of the original one, at
 // least one second. The drain waits for deleted pods until shortly after the deadline.
 func Plan(in Input) Decision {
-	p := planner{Input: in, deadline: deadline{start: in.Start, end: in.Deadline}}
+	p := planner{Input: in, deadline: deadline{start: in.Start, end: in.Deadline},
+		rules: compileRules(in.Policy)}
 	d := Decision{Steps: make([]Step, 0, len(in.Pods))}
 	for i := range in.Pods {
 		d.Steps = append(d.Steps, p.step(&in.Pods[i]))
 	}
 	slices.SortStableFunc(d.Steps, compareSteps)
 	p.blockLaterTurns(d.Steps)
+	p.blockVolumePods(d.Steps)
 
 	d.IsDone = !slices.ContainsFunc(d.Steps, Step.pending)
 	d.IsForced = slices.ContainsFunc(d.Steps, func(s Step) bool { return s.forced && s.pending() })
@@ -193,9 +222,10 @@ func (s *Step) leaveBehind(why string) {
 	s.Action, s.IsAbandoned, s.Explanation = ActionIgnore, true, why
 }
 
-// compareSteps compares steps by their turn and then by name, so that the same state always results in the same plan.
+// compareSteps compares steps by their order, by their turn and then by name, so that the same state always results in the same plan.
 func compareSteps(a, b Step) int {
 	return cmp.Or(
+		cmp.Compare(a.order, b.order),
 		cmp.Compare(a.turn, b.turn),
 		cmp.Compare(a.priority, b.priority),
 		cmp.Compare(a.Pod.Namespace, b.Pod.Namespace),
@@ -207,6 +237,7 @@ func compareSteps(a, b Step) int {
 type planner struct {
 	Input
 	deadline deadline
+	rules    []compiledRule
 }
 
 // step decides what happens to one pod. The method assumes that all pods of earlier turns are gone.
@@ -219,6 +250,8 @@ func (p *planner) step(pod *corev1.Pod) Step {
 		priority: priority(pod),
 		forced:   p.deadline.isDeletionTime(grace(pod), p.Now),
 	}
+	treatment := treatmentOf(pod, p.rules, p.Namespaces)
+	s.order, s.Rule = treatment.order, treatment.source
 	owner := daemonSetOf(pod)
 	switch {
 	case isMirror(pod):
@@ -229,12 +262,18 @@ func (p *planner) step(pod *corev1.Pod) Step {
 		s.Action, s.Explanation = ActionSkip, fmt.Sprintf("DaemonSet %q would create the pod again", owner.Name)
 	case p.wouldReturn(pod):
 		s.Action, s.Explanation = ActionSkip, "its controller creates the pod again on the cordoned node"
+	case treatment.behavior == v1beta1.DrainBehaviorSkip:
+		s.Action, s.Explanation = ActionSkip, "skipped because of "+s.Rule
 	case p.deadline.isOver(p.Now) && pod.CreationTimestamp.After(p.Start):
 		s.leaveBehind("created after the drain began, and the drain deadline has passed")
 	case isTerminating(pod):
 		p.planTermination(pod, &s)
 	case s.forced:
 		p.planDeletion(&s, p.deadline.remainingGrace(grace(pod), p.Now), "the drain deadline is near")
+	case treatment.behavior == v1beta1.DrainBehaviorWaitCompleted:
+		s.Action, s.Explanation = ActionAwaitCompletion, "waits for the pod to complete: "+s.Rule
+		s.dueAt = p.Now.Add(completionRecheck)
+		p.checkAtDeletionTime(pod, &s)
 	default:
 		p.planEviction(pod, &s)
 	}
@@ -320,21 +359,32 @@ func (p *planner) planEviction(pod *corev1.Pod, s *Step) {
 			s.Grace = int64(minGrace / time.Second)
 		}
 	}
+	p.checkAtDeletionTime(pod, s)
+}
+
+// checkAtDeletionTime plans the next check of a pod no later than the time from which the pod is deleted.
+func (p *planner) checkAtDeletionTime(pod *corev1.Pod, s *Step) {
 	if moment, ok := p.deadline.deletionTime(grace(pod)); ok && (s.dueAt.IsZero() || moment.Before(s.dueAt)) {
 		s.dueAt = moment
 	}
 }
 
-// blockLaterTurns blocks pods that must wait until all pods with an earlier turn are gone. These pods are still deleted
-// when the deadline is near.
+// blockLaterTurns blocks pods that must wait until all pods with a lower order or an earlier turn are gone. These pods
+// are still deleted when the deadline is near.
 func (p *planner) blockLaterTurns(steps []Step) {
 	i := slices.IndexFunc(steps, Step.pending)
 	if i < 0 {
 		return
 	}
-	first := steps[i].turn // The steps are sorted by turn.
+	first := steps[i] // The steps are sorted by order and turn.
 	for i := range steps {
-		if s := &steps[i]; s.turn > first && s.Action == ActionEvict {
+		s := &steps[i]
+		switch {
+		case s.Action != ActionEvict:
+		case s.order > first.order:
+			s.Action, s.Grace = ActionBlock, 0
+			s.Explanation = fmt.Sprintf("order %d: pods with the order %d must be gone first", s.order, first.order)
+		case s.turn > first.turn:
 			s.Action, s.Grace, s.Explanation = ActionBlock, 0, s.turn.whyBlocked()
 		}
 	}
@@ -347,7 +397,7 @@ func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 		recheck = minRecheck
 	}
 	for _, s := range steps {
-		if s.due() || s.Action == ActionWait {
+		if s.due() || s.Action == ActionWait || s.awaitsVolumes {
 			next = min(next, recheck)
 		}
 		if s.pending() && s.dueAt.After(p.Now) {
@@ -358,17 +408,20 @@ func (p *planner) nextCheck(steps []Step) (recheck, next time.Duration) {
 }
 
 // blockers returns the pods that block the drain, sorted by name. A pod blocks the drain if its eviction or deletion
-// failed, or if it is slow to terminate.
+// failed, if it is slow to terminate, if a volume blocks its eviction for a long time, or if the drain waits until it
+// has ended.
 func blockers(steps []Step, attempts map[types.UID]Attempt) []Blocker {
 	var all []Blocker
 	for _, s := range steps {
 		try, tried := attempts[s.UID]
 		switch {
 		case !s.pending():
+		case s.Action == ActionAwaitCompletion:
+			all = append(all, Blocker{s.Pod, s.UID, s.Rule, Attempt{Explanation: s.Explanation}})
 		case s.IsSlow:
-			all = append(all, Blocker{s.Pod, s.UID, Attempt{Explanation: s.Explanation}})
+			all = append(all, Blocker{Pod: s.Pod, UID: s.UID, Attempt: Attempt{Explanation: s.Explanation}})
 		case tried && s.Action != ActionWait:
-			all = append(all, Blocker{s.Pod, s.UID, try})
+			all = append(all, Blocker{Pod: s.Pod, UID: s.UID, Attempt: try})
 		}
 	}
 	slices.SortFunc(all, func(a, b Blocker) int {

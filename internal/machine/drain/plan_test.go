@@ -268,9 +268,9 @@ func TestPlanNamesPodsThatBlockTheDrain(t *testing.T) {
 		},
 	}
 	want := []Blocker{
-		{types.NamespacedName{Namespace: "a", Name: "held"}, "held", in.Attempts["held"]},
-		{types.NamespacedName{Namespace: "a", Name: "retried"}, "retried", in.Attempts["retried"]},
-		{types.NamespacedName{Namespace: "b", Name: "slow"}, "slow", Attempt{Explanation: "terminating since 2026-08-01T12:01:00Z"}},
+		{types.NamespacedName{Namespace: "a", Name: "held"}, "held", "", in.Attempts["held"]},
+		{types.NamespacedName{Namespace: "a", Name: "retried"}, "retried", "", in.Attempts["retried"]},
+		{types.NamespacedName{Namespace: "b", Name: "slow"}, "slow", "", Attempt{Explanation: "terminating since 2026-08-01T12:01:00Z"}},
 	}
 	if diff := cmp.Diff(want, blockers(Plan(in).Steps, in.Attempts)); diff != "" {
 		t.Error(diff)

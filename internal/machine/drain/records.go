@@ -34,6 +34,11 @@ type drainPass struct {
 	tracker  successorTracker
 	report   report
 	denials  int // number of consecutive denials
+
+	// volumeOf contains the PersistentVolumes of bound claims. unusedSince contains the times at which the attached
+	// volumes were first found unused. Both are empty unless pods with volumes are evicted one at a time.
+	volumeOf    map[types.NamespacedName]string
+	unusedSince map[string]time.Time
 }
 
 type volumesPass struct {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -21,6 +22,9 @@ type Subject struct {
 	// Epoch is the number that Options.Epoch returned when the caller created the request. The deadline in the request
 	// includes the durations of all outages before this time.
 	Epoch uint64
+
+	// Policy is spec.drain of the machine. It is nil if the spec does not define how to drain the Node.
+	Policy *v1beta1.MachineDrain
 
 	// Force ends the drain, or the wait for volumes, at once, even if it is in progress.
 	Force bool
@@ -47,6 +51,9 @@ type Request struct {
 	// after NotReadyPatience.
 	NotReadySince time.Time
 
+	// VolumeDetachTimeout limits how long the eviction of a pod with volumes waits for the volumes of an earlier pod.
+	VolumeDetachTimeout time.Duration
+
 	// SkipDrain is true if no pods may be evicted: a new drain does not start, and a drain in progress ends.
 	SkipDrain bool
 }
@@ -65,7 +72,11 @@ func (r Request) equal(other Request) bool {
 	if !r.Start.Equal(other.Start) || !r.Deadline.Equal(other.Deadline) || !r.NotReadySince.Equal(other.NotReadySince) {
 		return false
 	}
+	if !equality.Semantic.DeepEqual(r.Policy, other.Policy) {
+		return false
+	}
 	other.Start, other.Deadline, other.NotReadySince = r.Start, r.Deadline, r.NotReadySince
+	other.Policy = r.Policy
 	return r == other
 }
 

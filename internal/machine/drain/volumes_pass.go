@@ -80,16 +80,16 @@ func (c *Controller) attachedVolumes(ctx context.Context, r *record, request Vol
 	if len(relevantVolumes(list, report, preservedVolumes{})) == 0 {
 		return nil, nil
 	}
-	preserved, err := c.preservedVolumes(ctx, r, request.Node)
+	preserved, err := c.preservedVolumes(ctx, r, request.Subject)
 	if err != nil {
 		return nil, err
 	}
 	return relevantVolumes(list, report, preserved), nil
 }
 
-func (c *Controller) preservedVolumes(ctx context.Context, r *record, node string) (preservedVolumes, error) {
+func (c *Controller) preservedVolumes(ctx context.Context, r *record, subject Subject) (preservedVolumes, error) {
 	preserved := preservedVolumes{map[string]bool{}, map[corev1.UniqueVolumeName]bool{}}
-	in, err := c.observe(ctx, r, node)
+	in, err := c.observe(ctx, r, subject)
 	if err != nil {
 		return preserved, err
 	}
@@ -119,17 +119,8 @@ func (c *Controller) preservedVolumes(ctx context.Context, r *record, node strin
 func preservedClaims(d Decision) []types.NamespacedName {
 	var claims []types.NamespacedName
 	for _, s := range d.Steps {
-		if s.Action != ActionSkip {
-			continue
-		}
-		for _, volume := range s.pod.Spec.Volumes {
-			switch {
-			case volume.PersistentVolumeClaim != nil:
-				claims = append(claims, types.NamespacedName{Namespace: s.Pod.Namespace,
-					Name: volume.PersistentVolumeClaim.ClaimName})
-			case volume.Ephemeral != nil:
-				claims = append(claims, types.NamespacedName{Namespace: s.Pod.Namespace, Name: s.Pod.Name + "-" + volume.Name})
-			}
+		if s.Action == ActionSkip {
+			claims = append(claims, claimsOf(s.pod)...)
 		}
 	}
 	return claims

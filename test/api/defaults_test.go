@@ -135,6 +135,9 @@ func TestOptionalHealthFieldsHaveNoDefaults(t *testing.T) {
 	if d.Spec.Template.Spec.Node.ReadinessGates != nil {
 		t.Errorf("the template has readiness gates: %v", d.Spec.Template.Spec.Node.ReadinessGates)
 	}
+	if drain := d.Spec.Template.Spec.Drain; drain.Rules != nil || drain.PodsWithVolumes != "" {
+		t.Errorf("the template has rules for the drain: %+v", drain)
+	}
 }
 
 func get(t *testing.T, sample string, into client.Object, changes ...change) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -95,6 +96,35 @@ func TestNodeTemplate(t *testing.T) {
 		{"readiness gates", machine, node("readinessGates", []any{map[string]any{"conditionType": "NetworkReady"},
 			map[string]any{"conditionType": "example.com/GPUReady"}})},
 		{"hook", machine, []change{{"spec/lifecycleHooks/preDrain", []any{hook("backup.example.com/flush", "backup")}}}},
+	})
+}
+
+func TestDrainRules(t *testing.T) {
+	rule := func(name string, fields map[string]any) map[string]any {
+		all := map[string]any{"name": name, "podSelector": map[string]any{}, "behavior": "Drain"}
+		maps.Copy(all, fields)
+		return all
+	}
+	rules := func(all ...any) []change { return []change{{"spec/drain/rules", all}} }
+	expressions := []any{map[string]any{"key": "app", "operator": "In", "values": []any{"web", "db"}},
+		map[string]any{"key": "example.com/tier", "operator": "Exists"}}
+	var most []any
+	for i := range 32 {
+		most = append(most, rule(strings.Repeat("a", i+1), nil))
+	}
+	requireAdmitted(t, []valid{
+		{"an empty rule for all pods", machine, rules(rule("all", nil))},
+		{"the lowest order", machine, rules(rule("first", map[string]any{"order": -1 << 31}))},
+		{"the highest order", machine, rules(rule("last", map[string]any{"order": 1<<31 - 1}))},
+		{"skip", machine, rules(rule("agents", map[string]any{"behavior": "Skip",
+			"podSelector": map[string]any{"matchLabels": map[string]any{"app": "agent"}}}))},
+		{"expressions", machine, rules(rule("jobs", map[string]any{"behavior": "WaitCompleted",
+			"podSelector":       map[string]any{"matchExpressions": expressions},
+			"namespaceSelector": map[string]any{"matchExpressions": expressions}}))},
+		{"the most rules", machine, rules(most...)},
+		{"pods with volumes one at a time", machine, []change{{"spec/drain/podsWithVolumes", "OneAtATime"}}},
+		{"pods with volumes in parallel", machine, []change{{"spec/drain/podsWithVolumes", "Parallel"}}},
+		{"rules in a template", deployment, []change{{"spec/template/spec/drain/rules", most}}},
 	})
 }
 

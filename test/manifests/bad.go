@@ -59,7 +59,7 @@ func (b InvalidObject) ValidObject(namespace string) (*unstructured.Unstructured
 
 // InvalidObjects returns the table of invalid objects, sorted by name.
 func InvalidObjects() []InvalidObject {
-	all := slices.Concat(names(), machines(), inline(), durations(), nodes(), classes(), deployments(), times(),
+	all := slices.Concat(names(), machines(), inline(), durations(), nodes(), drains(), classes(), deployments(), times(),
 		healthChecks(), budgets(), updates(), providers())
 	for kind, sample := range fleets {
 		all = append(all, fleet(kind, sample)...)

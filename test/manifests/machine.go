@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"maps"
 	"strings"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -285,6 +286,56 @@ func nodes() []InvalidObject {
 		entry{"with too many readiness gates", node("readinessGates", many(17, func(i int) any {
 			return map[string]any{"conditionType": a(i + 1)}
 		})), reports("spec.node.readinessGates")},
+	)
+}
+
+func drains() []InvalidObject {
+	rules := func(rules ...any) Changes { return Changes{"spec/drain": map[string]any{"rules": rules}} }
+	rule := func(change map[string]any) map[string]any {
+		all := map[string]any{"name": "jobs", "podSelector": map[string]any{}, "behavior": "WaitCompleted"}
+		maps.Copy(all, change)
+		maps.DeleteFunc(all, func(_ string, value any) bool { return value == nil })
+		return all
+	}
+	with := func(field string, value any) Changes { return rules(rule(map[string]any{field: value})) }
+	labels := func(key string, value any) any { return map[string]any{"matchLabels": map[string]any{key: value}} }
+	expression := func(operator string, values ...any) any {
+		return map[string]any{"matchExpressions": []any{map[string]any{"key": "app", "operator": operator, "values": values}}}
+	}
+	const at = "spec.drain.rules[0]"
+	return table(BySchema, "Machine", Machine,
+		entry{"with a drain rule without a name", with("name", nil), reports(at + ".name")},
+		entry{"with a drain rule with a name with a blank", with("name", "my jobs"), reports(at + ".name")},
+		entry{"with a drain rule with a name that is too long", with("name", a(64)), reports(at + ".name")},
+		entry{"with a duplicate drain rule", rules(rule(nil), rule(nil)), reports("spec.drain.rules[1]", "jobs")},
+		entry{"with a drain rule without a podSelector", with("podSelector", nil), reports(at + ".podSelector")},
+		entry{"with a drain rule without a behavior", with("behavior", nil), reports(at + ".behavior")},
+		entry{"with a drain rule with an unknown behavior", with("behavior", "Evict"), reports(at+".behavior", "WaitCompleted")},
+		entry{"with a drain rule with an order for WaitCompleted", with("order", 1),
+			reports(at+".order", "must not be set with behavior Skip or WaitCompleted")},
+		entry{"with a drain rule with an order for Skip", rules(rule(map[string]any{"behavior": "Skip", "order": 0})),
+			reports(at+".order", "must not be set with behavior Skip or WaitCompleted")},
+		entry{"with a drain rule with an order that is too high",
+			rules(rule(map[string]any{"behavior": "Drain", "order": 1 << 31})), reports(at + ".order")},
+		entry{"with a drain rule with an order that is too low",
+			rules(rule(map[string]any{"behavior": "Drain", "order": -1<<31 - 1})), reports(at + ".order")},
+		entry{"with a drain rule with an invalid label value", with("podSelector", labels("app", "a b")),
+			reports(at + ".podSelector.matchLabels")},
+		entry{"with a drain rule with an invalid label key", with("podSelector", labels("a p p", "web")),
+			reports(at + ".podSelector.matchLabels")},
+		entry{"with a drain rule with an unknown operator", with("podSelector", expression("Near", "web")),
+			reports(at + ".podSelector.matchExpressions[0].operator")},
+		entry{"with a drain rule with an operator without values", with("podSelector", expression("In")),
+			reports(at+".podSelector.matchExpressions[0].values", "values must be set with operator In and NotIn")},
+		entry{"with a drain rule with an invalid namespaceSelector", with("namespaceSelector", expression("Exists", "x")),
+			reports(at+".namespaceSelector.matchExpressions[0].values", "values must be set with operator In and NotIn")},
+		entry{"with too many drain rules", rules(many(33, func(i int) any {
+			return rule(map[string]any{"name": a(i + 1)})
+		})...), reports("spec.drain.rules")},
+		entry{"with an unknown value of podsWithVolumes", Changes{"spec/drain": map[string]any{"podsWithVolumes": "Serial"}},
+			reports("spec.drain.podsWithVolumes", "OneAtATime")},
+		entry{"with an unknown field of the drain", Changes{"spec/drain": map[string]any{"timeout": "1m"}},
+			reports("spec.drain.timeout")},
 	)
 }
 

@@ -21,6 +21,52 @@ func machineMutants() []mutant {
 			scenario: "other-provider-ids", finds: "settled|nodes, not",
 		},
 		{
+			name: "drain-skips-no-pod", quick: true, file: "internal/machine/drain/plan.go",
+			oldText: "	case treatment.behavior == v1beta1.DrainBehaviorSkip:", newText: "	case treatment.behavior == \"\":",
+			scenario: "drain-rules", finds: "drain rules: .* which a rule skips",
+		},
+		{
+			name: "drain-evicts-pods-that-must-complete", quick: true, file: "internal/machine/drain/plan.go",
+			oldText: "	case treatment.behavior == v1beta1.DrainBehaviorWaitCompleted:", newText: "	case treatment.behavior == \"\":",
+			scenario: "drain-rules", finds: "drain rules: .* which must complete",
+		},
+		{
+			name: "drain-does-not-await-completion", quick: true, file: "internal/machine/drain/plan.go",
+			oldText:  "	return s.Action != ActionSkip && s.Action != ActionIgnore\n",
+			newText:  "	return s.Action != ActionSkip && s.Action != ActionIgnore && s.Action != ActionAwaitCompletion\n",
+			scenario: "drain-rules", finds: "I7: instance .* is disturbed while pod|drain rules: .* of order",
+		},
+		{
+			name: "completion-awaited-for-ever", quick: true, file: "internal/machine/drain/plan.go",
+			oldText: "	case s.forced:\n", newText: "	case s.forced && treatment.behavior != v1beta1.DrainBehaviorWaitCompleted:\n",
+			scenario: "drain-rules-at-the-deadline", finds: "settled",
+		},
+		{
+			name: "drain-order-ignored", quick: true, file: "internal/machine/drain/plan.go",
+			oldText: "		case s.order > first.order:\n", newText: "		case s.order > first.order+100:\n",
+			scenario: "drain-rules", finds: "drain rules: .* of order",
+		},
+		{
+			name: "label-of-a-pod-before-the-rule", quick: true, file: "internal/machine/drain/rules.go",
+			oldText: "	for _, r := range rules {\n		if r.pods", newText: "	for _, r := range rules {\n		if pod.Labels[podDrainLabel] == \"\" && r.pods",
+			scenario: "drain-labels-of-pods", finds: "I7: instance .* is disturbed while pod web",
+		},
+		{
+			name: "label-of-a-pod-ignored", quick: true, file: "internal/machine/drain/rules.go",
+			oldText: "	case \"waitcompleted\":", newText: "	case \"wait completed\":",
+			scenario: "drain-labels-of-pods", finds: "drain rules: .* which must complete",
+		},
+		{
+			name: "volume-pods-in-parallel", quick: true, file: "internal/machine/drain/volume_pods.go",
+			oldText: "		if busy == \"\" {", newText: "		if busy == \"\" || s.order == 0 {",
+			scenario: "drain-volumes-one-at-a-time", finds: "volume pods: ",
+		},
+		{
+			name: "volume-of-the-former-pod-ignored", quick: true, file: "internal/machine/drain/volume_pods.go",
+			oldText: "		if used[a.PersistentVolume] {", newText: "		if used[a.PersistentVolume] || a.PersistentVolume != \"\" {",
+			scenario: "drain-volumes-one-at-a-time", finds: "volume pods: .* is attached",
+		},
+		{
 			name: "forced-machine-unrecorded", file: "internal/machine/remove_forced.go",
 			oldText: "	if err := r.ForceDeleted.AddForceDeleted(ctx, r.machine, r.now); err != nil {", newText: "	if err := error(nil); err != nil {",
 			scenario: "force-delete-refused", finds: "I1",

@@ -37,6 +37,8 @@ type oracle struct {
 	managerSeen map[string]int64
 	sets        map[uid]*invariants.Owner
 	cordoned    map[uid]time.Time
+	// volumeLeft contains when the last pod that used a volume ended or was deleted.
+	volumeLeft  map[string]time.Time
 	deployments map[uid]*invariants.Owner
 	// scaleDowns contains how many machines may be deleted because users have scaled down, for each deployment and each
 	// standalone set.

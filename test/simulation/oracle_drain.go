@@ -24,7 +24,9 @@ func (o *oracle) drains(c apiserver.Change) {
 		o.mayPutBack(c, x)
 		o.mayDeleteNode(c, x)
 	case *corev1.Pod:
-		if before, ok := c.Old.(*corev1.Pod); ok && c.Actor == Provider && before != nil {
+		before, ok := c.Old.(*corev1.Pod)
+		o.noteVolumes(c, before, x)
+		if ok && c.Actor == Provider && before != nil {
 			o.mayEndPod(c, before, x)
 		}
 	}
@@ -95,6 +97,9 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 		o.breach("I7", "%s deletes pod %s on node %s, which is not cordoned", c.Actor, before.Name, node.Name)
 	case blockedBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)):
 		o.breach("hooks", "%s deletes pod %s of machine %s, whose hooks block the drain", c.Actor, before.Name, m.Name)
+	}
+	if starts {
+		o.mayEndByRules(c, m, node, before)
 	}
 	if c.Verb != "delete" {
 		return
@@ -202,7 +207,9 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	if !o.mayHave(id, v1beta1.AnnotationSkipDrain) {
 		start, known := o.drainBegan(m)
 		left := o.world.podsWhere(func(p *corev1.Pod) bool {
-			return p.Spec.NodeName == node.Name && !isPermanent(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero()) &&
+			behavior, _ := treatment(m, p)
+			return p.Spec.NodeName == node.Name && !isPermanent(p) && !ended(p) && behavior != v1beta1.DrainBehaviorSkip &&
+				!(silent && !p.DeletionTimestamp.IsZero()) &&
 				!o.world.comesBack(p, start)
 		})
 		if len(left) > 0 && (!known || o.world.clock.at.Before(o.drainEnds(m, start))) {

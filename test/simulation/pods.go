@@ -36,7 +36,13 @@ type app struct {
 	// If volume is set, each pod has a volume, which is attached to the pod's node. If staysAttached is true, the
 	// kubelet never unmounts the volumes of the pods.
 	volume, staysAttached bool
-	critical              bool
+	// If claims is set, the pods of a StatefulSet use their volumes through PersistentVolumeClaims.
+	claims   bool
+	critical bool
+	// runs is the number of seconds after which a pod of a Job ends.
+	runs int
+	// drainLabel is the value of the label with which the owner of the pods chooses how drains treat them.
+	drainLabel string
 	// If spreadsPods is set, the first pods are created only when each pod can have its own schedulable node.
 	spreadsPods bool
 	pinned
@@ -45,8 +51,8 @@ type app struct {
 type appKind string
 
 // A ReplicaSet replaces a pod under another name as soon as it terminates. A StatefulSet waits until the pod is
-// deleted, and keeps the name and the volume. DaemonSet pods and static pods run on every node. The pods of a Job have
-// already ended.
+// deleted, and keeps the name and the volume. DaemonSet pods and static pods run on every node. The pods of a Job end
+// soon after they have started.
 const (
 	ReplicaSet  appKind = "ReplicaSet"
 	StatefulSet appKind = "StatefulSet"
@@ -70,6 +76,11 @@ func (w *World) deploy(apps []app) error {
 			w.volumes = &controllermanager.Volumes{NamesOf: w.volumesOf}
 		}
 		meta := metav1.ObjectMeta{Namespace: workloads, Name: a.name}
+		if a.claims {
+			if err := createClaims(c, a); err != nil {
+				return err
+			}
+		}
 		if a.kind == DaemonSet {
 			if err := c.Create(context.Background(), &appsv1.DaemonSet{ObjectMeta: meta}); err != nil {
 				return err
@@ -142,8 +153,8 @@ func (w *World) podsToCreate(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 		return w.pinnedPodsToCreate(a, pods)
 	}
 	if a.kind != Static {
-		return w.manager().Missing(controllermanager.Workload{Kind: string(a.kind), Namespace: workloads, Name: a.name,
-			Replicas: a.replicas, Pod: w.podOf(a, "", "")})
+		return a.withClaims(w.manager().Missing(controllermanager.Workload{Kind: string(a.kind), Namespace: workloads,
+			Name: a.name, Replicas: a.replicas, Pod: w.podOf(a, "", "")}))
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		p := w.podOf(a, a.name+"-"+o.GetName(), o.GetName())
@@ -163,6 +174,9 @@ func (w *World) podOf(a app, name, node string) *corev1.Pod {
 	// An emptyDir volume is deleted with its pod, so it must not prevent an eviction.
 	p.Spec.Volumes = []corev1.Volume{{Name: "scratch",
 		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	if a.drainLabel != "" {
+		p.Labels[drainLabel] = a.drainLabel
+	}
 	if a.critical {
 		p.Spec.PriorityClassName = "system-cluster-critical"
 	}
@@ -236,6 +250,8 @@ func (w *World) nextPodStep(p *corev1.Pod) (what string, do func() error) {
 	case dying && (!a.slow || p.Status.Phase == corev1.PodPending || !w.clock.at.Before(p.DeletionTimestamp.Time)):
 		return "kubelet stops", func() error { return w.setPodReady(p, corev1.PodFailed, corev1.ConditionFalse) }
 	case dying:
+	case a.kind == Job && p.Status.Phase == corev1.PodRunning && !w.clock.at.Before(a.endOf(p)):
+		return "kubelet reports the end of", func() error { return w.setPodReady(p, corev1.PodSucceeded, corev1.ConditionFalse) }
 	case p.Status.Phase == corev1.PodPending && w.mountable(p, node):
 		return "kubelet starts", func() error { return w.run(p, a) }
 	case p.Status.Phase == corev1.PodRunning && !isReady(p) && readiness(node) == corev1.ConditionTrue:
@@ -254,15 +270,24 @@ func (w *World) podsDue() (at time.Time, any bool) {
 			(!any || t.Time.Before(at)) {
 			at, any = t.Time, true
 		}
+		if a := w.appOf(p); a.kind == Job && p.Status.Phase == corev1.PodRunning && a.endOf(p).After(w.clock.at) &&
+			w.kubeletOn(p.Spec.NodeName) != nil && (!any || a.endOf(p).Before(at)) {
+			at, any = a.endOf(p), true
+		}
 	}
 	return at, any
 }
 
 func (w *World) run(p *corev1.Pod, a app) error {
-	if a.kind == Job {
+	if a.kind == Job && a.runs == 0 {
 		return w.setPodReady(p, corev1.PodSucceeded, corev1.ConditionFalse)
 	}
 	return w.setPodReady(p, corev1.PodRunning, corev1.ConditionTrue)
+}
+
+// endOf returns the time at which a pod of a Job ends.
+func (a app) endOf(p *corev1.Pod) time.Time {
+	return p.CreationTimestamp.Add(time.Duration(a.runs) * time.Second)
 }
 
 func isReady(p *corev1.Pod) bool {
@@ -305,7 +330,7 @@ func (w *World) unsettledPods() (missing []string) {
 		}
 	}
 	if at, ends := w.podsDue(); ends {
-		report("a pod has a grace period until %s", at.Sub(epoch))
+		report("a pod has a grace period or runs until %s", at.Sub(epoch))
 	}
 	for _, o := range w.target.Snapshot(attachmentKind) {
 		if va := o.(*storagev1.VolumeAttachment); w.node(va.Spec.NodeName) == nil {

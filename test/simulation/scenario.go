@@ -109,7 +109,7 @@ func Scenarios() []Scenario {
 				return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.MachineUID != "" })
 			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
-	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
+	}, drainScenarios(), drainRuleScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
 		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
 		forceDeleteScenarios(), placementScenarios(), canaryScenarios())

@@ -13,16 +13,29 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // TestRandomDrainsRespectBudgetsAndEnd executes the plans for many random nodes in a simulation. Budgets refuse
 // evictions, and pods need time to end. Some pods never end, and some pods cannot be deleted. Every drain must end.
 // By invariant I7, no pod is deleted too early or without a grace period, and no pod is forgotten.
 //
-// Rule: budgets-hold-until-deadline.
+// Half of the nodes have rules. No pod may be evicted or deleted against its rule. At most one pod with volumes may be
+// evicted at a time.
+//
+// Rules: budgets-hold-until-deadline, drain-rules-decide, drain-rules-order, completion-bounded-by-deadline,
+// volume-pods-one-at-a-time.
 func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
+	reached := map[string]int{}
 	for seed := range uint64(500) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { newDrainedNode(seed).drain(t) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { newDrainedNode(seed).drain(t, reached) })
+	}
+	for _, what := range []string{"skipped", "completed", "deleted at the end of the wait", "second order", "second pod with volumes",
+		"volume awaited"} {
+		if reached[what] == 0 {
+			t.Errorf("no drain reached: %s", what)
+		}
 	}
 }
 
@@ -33,6 +46,12 @@ type drainedNode struct {
 	reachable            bool
 	pods                 []*worldPod
 	attempts             map[types.UID]Attempt
+
+	policy *v1beta1.MachineDrain
+	// detachedAt contains the times at which the volumes of pods that are gone will be detached. usedUntil contains the
+	// times at which these pods were gone.
+	detachedAt, usedUntil map[string]time.Time
+	evictedWithVolumes    int
 }
 
 type worldPod struct {
@@ -41,6 +60,11 @@ type worldPod struct {
 	undeletable    bool      // an admission webhook refuses deletions
 	stuck          bool      // the pod never ends, because of a finalizer or its kubelet
 	tried          bool      // an eviction or deletion was sent
+
+	behavior    v1beta1.DrainBehavior
+	order       int32
+	completesAt time.Time // the time at which the pod ends by itself, or zero
+	detach      time.Duration
 }
 
 func newDrainedNode(seed uint64) *drainedNode {
@@ -72,21 +96,135 @@ func newDrainedNode(seed uint64) *drainedNode {
 			terminating(noon.Add(-pick(0, 10, 1000)), 120)(&p.Pod)
 			p.tried = true
 		}
+		p.behavior = v1beta1.DrainBehaviorDrain
 		w.pods = append(w.pods, p)
+	}
+	if seed%2 == 0 {
+		w.addRules(r)
 	}
 	return w
 }
 
-func (w *drainedNode) drain(t *testing.T) {
+// addRules gives each pod a random behavior by its own label, and some pods a volume.
+func (w *drainedNode) addRules(r *rand.Rand) {
+	w.policy = &v1beta1.MachineDrain{PodsWithVolumes: v1beta1.VolumePodsOneAtATime}
+	w.detachedAt, w.usedUntil = map[string]time.Time{}, map[string]time.Time{}
+	for _, p := range w.pods {
+		switch r.IntN(6) {
+		case 0:
+			p.behavior = v1beta1.DrainBehaviorSkip
+		case 1:
+			p.behavior = v1beta1.DrainBehaviorWaitCompleted
+			if r.IntN(2) == 0 {
+				p.completesAt = noon.Add(time.Duration(r.IntN(600)) * time.Second)
+			}
+		case 2, 3:
+			p.order = int32(r.IntN(5) - 2)
+		}
+		if r.IntN(2) == 0 {
+			withClaim(p.Name)(&p.Pod)
+			p.detach = time.Duration(r.IntN(500)) * time.Second
+		}
+		labelled("app", p.Name)(&p.Pod)
+		w.policy.Rules = append(w.policy.Rules, aRule(p.Name, p.behavior, p.order, selecting("app", p.Name)))
+	}
+}
+
+// volumeTimeout is the maximum wait for the volume of an earlier pod.
+const volumeTimeout = 5 * time.Minute
+
+// observe adds the volumes that are still attached although no pod uses them. unusedSince contains what the controller
+// remembers.
+func (w *drainedNode) observe(in *Input, unusedSince map[string]time.Time) {
+	in.Policy, in.VolumeDetachTimeout = w.policy, volumeTimeout
+	for volume, at := range w.detachedAt {
+		if !w.now.Before(at) {
+			continue
+		}
+		if unusedSince[volume].IsZero() {
+			unusedSince[volume] = w.now
+		}
+		in.UnusedVolumes = append(in.UnusedVolumes, UnusedVolume{volume, unusedSince[volume]})
+	}
+}
+
+// checkRules checks a plan by the documentation of spec.drain. It does not use the planner's sort order.
+func (w *drainedNode) checkRules(t *testing.T, d Decision, reached map[string]int) {
+	evicted := 0
+	for _, s := range d.Steps {
+		if !s.due() {
+			continue
+		}
+		p := w.pod(s.UID)
+		if p.behavior == v1beta1.DrainBehaviorSkip {
+			t.Errorf("%s: %s of pod %s, which a rule skips", w.now, s.Action, s.Pod)
+		}
+		if p.behavior == v1beta1.DrainBehaviorWaitCompleted && s.Action == ActionEvict {
+			t.Errorf("%s: pod %s is evicted, but must complete", w.now, s.Pod)
+		}
+		if p.behavior == v1beta1.DrainBehaviorWaitCompleted && s.Action == ActionDelete {
+			reached["deleted at the end of the wait"]++ // checkPolite checks the time.
+		}
+		if s.Action != ActionEvict {
+			continue
+		}
+		for _, other := range w.pods {
+			gone := isFinished(&other.Pod) || isMirror(&other.Pod) || daemonSetOf(&other.Pod) != nil ||
+				other.behavior == v1beta1.DrainBehaviorSkip || !w.reachable && isTerminating(&other.Pod)
+			if other.order < p.order && !gone && w.now.Before(w.deadline) {
+				t.Errorf("%s: pod %s of order %d is evicted before pod %s of order %d", w.now, s.Pod, p.order, other.Name, other.order)
+			}
+		}
+		if p.order > 0 {
+			reached["second order"]++
+		}
+		if w.policy == nil || len(p.Spec.Volumes) == 0 {
+			continue
+		}
+		evicted++
+		w.checkVolumes(t, p, reached)
+	}
+	if evicted > 1 {
+		t.Errorf("%s: %d pods with volumes are evicted at once", w.now, evicted)
+	}
+}
+
+func (w *drainedNode) checkVolumes(t *testing.T, p *worldPod, reached map[string]int) {
+	for _, other := range w.pods {
+		if other != p && len(other.Spec.Volumes) > 0 && isTerminating(&other.Pod) && !isFinished(&other.Pod) && w.reachable &&
+			other.behavior != v1beta1.DrainBehaviorSkip && !isMirror(&other.Pod) && daemonSetOf(&other.Pod) == nil &&
+			w.now.Before(w.deadline) {
+			t.Errorf("%s: pod %s is evicted while pod %s is terminating", w.now, p.Name, other.Name)
+		}
+	}
+	for volume, at := range w.detachedAt {
+		if w.now.Before(at) && w.now.Before(w.usedUntil[volume].Add(volumeTimeout)) {
+			t.Errorf("%s: pod %s is evicted while %s is attached", w.now, p.Name, volume)
+		}
+		reached["volume awaited"]++
+	}
+	if w.evictedWithVolumes++; w.evictedWithVolumes > 1 {
+		reached["second pod with volumes"]++
+	}
+}
+
+func (w *drainedNode) pod(uid types.UID) *worldPod {
+	return w.pods[slices.IndexFunc(w.pods, func(p *worldPod) bool { return p.UID == uid })]
+}
+
+func (w *drainedNode) drain(t *testing.T, reached map[string]int) {
 	var recheck time.Duration
+	unusedSince := map[string]time.Time{}
 	for pass := 0; ; pass++ {
 		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Attempts: w.attempts,
 			RecheckAfter: recheck}
 		for _, p := range w.pods {
 			in.Pods = append(in.Pods, p.Pod)
 		}
+		w.observe(&in, unusedSince)
 		d := Plan(in)
 		w.checkTurns(t, d)
+		w.checkRules(t, d, reached)
 		if d.IsDone {
 			break
 		}
@@ -101,7 +239,14 @@ func (w *drainedNode) drain(t *testing.T) {
 		}
 	}
 	for _, p := range w.pods {
-		if !isMirror(&p.Pod) && daemonSetOf(&p.Pod) == nil && !isFinished(&p.Pod) && !p.tried {
+		switch {
+		case p.behavior == v1beta1.DrainBehaviorSkip:
+			reached["skipped"]++
+		case p.behavior == v1beta1.DrainBehaviorWaitCompleted && isFinished(&p.Pod):
+			reached["completed"]++
+		}
+		if !isMirror(&p.Pod) && daemonSetOf(&p.Pod) == nil && !isFinished(&p.Pod) && !p.tried &&
+			p.behavior != v1beta1.DrainBehaviorSkip {
 			t.Errorf("the drain was done at %s without an attempt for %s", w.now.Sub(w.start), p.Name)
 		}
 	}
@@ -113,7 +258,7 @@ func (w *drainedNode) drain(t *testing.T) {
 func (w *drainedNode) checkTurns(t *testing.T, d Decision) {
 	for _, s := range d.Steps {
 		if s.Action == ActionEvict && slices.ContainsFunc(d.Steps, func(other Step) bool {
-			return other.turn < s.turn && other.pending()
+			return other.order == s.order && other.turn < s.turn && other.pending()
 		}) {
 			t.Errorf("%s: pod %s is evicted before its turn: %+v", w.now, s.Pod, d.Steps)
 		}
@@ -207,6 +352,11 @@ func (w *drainedNode) pass(d time.Duration) {
 	for _, p := range w.pods {
 		if ended := isTerminating(&p.Pod) && !p.DeletionTimestamp.After(w.now); !ended || p.stuck || !w.reachable {
 			left = append(left, p)
+		} else if p.detach > 0 {
+			w.usedUntil["pv-"+p.Name], w.detachedAt["pv-"+p.Name] = w.now, w.now.Add(p.detach)
+		}
+		if !p.completesAt.IsZero() && !w.now.Before(p.completesAt) && !isFinished(&p.Pod) {
+			inPhase(corev1.PodSucceeded)(&p.Pod)
 		}
 	}
 	w.pods = left
@@ -227,6 +377,12 @@ func FuzzPlan(f *testing.F) {
 			NodeReachable: reachable, Attempts: map[types.UID]Attempt{},
 			OrphanedDaemonSets: map[types.UID]bool{"daemons": b.bool()},
 			RecheckAfter:       time.Duration(b.int64()),
+		}
+		if b.bool() {
+			in.Policy = b.policy()
+			in.VolumeDetachTimeout = time.Duration(b.int64())
+			in.VolumesUnknown = b.bool()
+			in.UnusedVolumes = []UnusedVolume{{b.string(), in.Now.Add(time.Duration(b.int64()))}}
 		}
 		for len(b) > 0 && len(in.Pods) < 50 {
 			pod := b.pod(in.Now)
@@ -253,6 +409,10 @@ func FuzzPlan(f *testing.F) {
 			}
 			if s.Explanation == "" {
 				t.Errorf("%s: %s without a reason", s.Pod, s.Action)
+			}
+			if b := treatmentOf(s.pod, compileRules(in.Policy), nil).behavior; s.due() && b == v1beta1.DrainBehaviorSkip ||
+				s.Action == ActionEvict && b == v1beta1.DrainBehaviorWaitCompleted {
+				t.Errorf("%s: %s against its behavior %s", s.Pod, s.Action, b)
 			}
 		}
 		if pending == d.IsDone || d.IsDone != (d.NextCheck == 0) || d.NextCheck < 0 || d.NextCheck > idleRecheck {
@@ -287,6 +447,26 @@ func (b *bytesSource) string() string {
 	return s
 }
 
+// policy returns random rules. Most of their selectors are invalid or select no pod.
+func (b *bytesSource) policy() *v1beta1.MachineDrain {
+	policy := &v1beta1.MachineDrain{PodsWithVolumes: v1beta1.VolumePodEviction([]string{"", "OneAtATime", "?"}[b.byte()%3])}
+	for range b.byte() % 4 {
+		rule := v1beta1.DrainRule{Name: b.string(), Order: int32(b.int64()),
+			Behavior: v1beta1.DrainBehavior([]string{"Drain", "Skip", "WaitCompleted", ""}[b.byte()%4])}
+		switch b.byte() % 4 {
+		case 0:
+			rule.PodSelector = selecting(b.string(), b.string())
+		case 1:
+			rule.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{b.string(): b.string()}}
+		case 2:
+			rule.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: b.string(),
+				Operator: metav1.LabelSelectorOperator([]string{"In", "Exists", "DoesNotExist", ""}[b.byte()%4]), Values: []string{b.string()}}}
+		}
+		policy.Rules = append(policy.Rules, rule)
+	}
+	return policy
+}
+
 func (b *bytesSource) pod(now time.Time) corev1.Pod {
 	pod := corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = b.string(), b.string(), types.UID(b.string())
@@ -314,6 +494,10 @@ func (b *bytesSource) pod(now time.Time) corev1.Pod {
 	if flags&64 > 0 {
 		grace := b.int64()
 		pod.DeletionGracePeriodSeconds = &grace
+	}
+	if labels := b.byte(); labels&1 > 0 {
+		labelled(podDrainLabel, []string{"skip", "wait-completed", b.string()}[labels%3])(&pod)
+		withClaim(b.string())(&pod)
 	}
 	if flags&128 > 0 {
 		pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{Kind: b.string()})

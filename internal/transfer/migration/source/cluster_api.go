@@ -150,8 +150,8 @@ type clusterAPIReader struct {
 // other reads an object of a kind that Machinist does not have. Such an object stays with the old system.
 func (r *clusterAPIReader) other(kind string) {
 	if kind == "MachineDrainRule" {
-		r.leaveBehind(provider.FindingLoss, CodeNotSupported, "Machinist has no rules for the drain of single pods. "+
-			"The pods to which this rule applies are drained like all others.")
+		r.leaveBehind(provider.FindingLoss, CodeNotSupported, "Machinist does not convert this rule. "+
+			"Write it to spec.drain.rules of the MachineDeployments after the migration.")
 		return
 	}
 	r.leaveBehind(provider.FindingNote, CodeNotSupported, "Machinist does not manage groups of instances in the cloud. "+

@@ -97,7 +97,7 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 		AnnotationSkipRemediation, AnnotationRemediate, AnnotationRetry, AnnotationForceDelete, AnnotationPreserve,
 		AnnotationPreservedUntil,
 		AnnotationUnfreeze, AnnotationRevision, AnnotationHashVersion, AnnotationMoveTo, AnnotationReceiveFrom,
-		AnnotationOutdated, AnnotationPromoteRevision, AnnotationPromoted,
+		AnnotationOutdated, AnnotationPromoteRevision, AnnotationPromoted, AnnotationVersionStep,
 		NodeLabelMachine, NodeAnnotationMachine, NodeAnnotationClusterNamespace, NodeAnnotationLastAppliedNodeTemplate,
 		NodeAnnotationUpdateRequested, NodeAnnotationUpdateResult, NodeTaintUninitialized, NodeTaintOutdated,
 		AutoscalerMinSizeAnnotation, AutoscalerMaxSizeAnnotation, AutoscalerCPUAnnotation, AutoscalerMemoryAnnotation,

@@ -364,6 +364,10 @@ const (
 	// rollout. The version is newer than the API server, or more than three minor versions older.
 	ReasonVersionSkew = "VersionSkew"
 
+	// ReasonVersionStepMissing surfaces when the rollout needs a version that spec.versionSteps does not contain, or when
+	// the strategy InPlace would change the version of a machine by more than one minor version.
+	ReasonVersionStepMissing = "VersionStepMissing"
+
 	// ReasonPartitionReached surfaces when only the machines that spec.strategy.rollingUpdate.partition keeps on old
 	// revisions are left. The rollout continues after partition is lowered.
 	ReasonPartitionReached = "PartitionReached"

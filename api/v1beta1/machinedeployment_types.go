@@ -25,6 +25,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
 // +kubebuilder:validation:XValidation:rule="has(self.placement) ? !has(self.template.spec.classRef) && !has(self.template.spec.provider) && !has(self.template.spec.userDataRef) && !has(self.template.spec.credentialsRef) && !has(self.template.spec.providerSpec) : has(self.template.spec.classRef) != has(self.template.spec.provider)",message="exactly one of spec.placement, template.spec.classRef and template.spec.provider must be set; with placement, the classes of its options have providerSpec, credentialsRef and userDataRef",fieldPath=".template.spec"
+// +kubebuilder:validation:XValidation:rule="!has(self.versionSteps) || size(self.versionSteps) == 0 || has(self.template.spec.version)",message="template.spec.version must be set with versionSteps",fieldPath=".template.spec.version",reason="FieldValueRequired"
+// +kubebuilder:validation:XValidation:rule="!has(self.versionSteps) || !has(self.template.spec.version) || !self.template.spec.version.matches('^v[0-9]{1,6}[.][0-9]{1,6}[.]') || self.versionSteps.all(s, int(s.version.split('.')[0].substring(1)) * 1000000 + int(s.version.split('.')[1]) < int(self.template.spec.version.split('.')[0].substring(1)) * 1000000 + int(self.template.spec.version.split('.')[1]))",message="each step must be of a lower minor version than template.spec.version",messageExpression="'the last step, ' + self.versionSteps[size(self.versionSteps) - 1].version + ', must be of a lower minor version than template.spec.version, which is ' + self.template.spec.version",fieldPath=".versionSteps"
+// +kubebuilder:validation:XValidation:rule="!has(self.versionSteps) || has(self.template.spec.classRef) || self.versionSteps.all(s, !has(s.className))",message="className must be set in a step only if template.spec.classRef is set",messageExpression="'className ' + self.versionSteps.filter(s, has(s.className))[0].className + ' must not be set in a step, because template.spec.classRef is not set'",fieldPath=".versionSteps",reason="FieldValueForbidden"
 type MachineDeploymentSpec struct {
 	// replicas is the desired number of machines, from 0 to 100000. If replicas is missing, an existing object keeps
 	// its current number. In a new object, replicas defaults to 1, or to the nearest number within the autoscaler's
@@ -50,6 +53,17 @@ type MachineDeploymentSpec struct {
 	// class or the providerSpec of the template.
 	// +optional
 	Placement *Placement `json:"placement,omitempty"`
+
+	// versionSteps contains the versions between the version of the machines and template.spec.version, in ascending
+	// order, at most one of each minor version. If the list is not empty, a rollout to a later minor version updates all
+	// machines to each minor version in between, and waits if a version is missing. Steps whose minor version the
+	// machines already have are skipped. If the list is empty, all machines are updated directly.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.map(s, int(s.version.split('.')[0].substring(1)) * 1000000 + int(s.version.split('.')[1])).isSorted()",message="must be in ascending order",messageExpression="'the steps ' + self.map(s, s.version).join(', ') + ' must be in ascending order'"
+	// +kubebuilder:validation:XValidation:rule="self.all(s, self.exists_one(o, o.version.startsWith(s.version.split('.')[0] + '.' + s.version.split('.')[1] + '.')))",message="must have at most one step of each minor version",messageExpression="'two steps have the minor version of ' + self.filter(s, !self.exists_one(o, o.version.startsWith(s.version.split('.')[0] + '.' + s.version.split('.')[1] + '.')))[0].version"
+	VersionSteps []VersionStep `json:"versionSteps,omitempty"`
 
 	// strategy defines how machines of an old revision are replaced.
 	// +optional
@@ -95,6 +109,23 @@ type MachineDeploymentSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Remediation MachineRemediation `json:"remediation,omitzero"`
+}
+
+// VersionStep is a version to which a rollout updates all machines before it continues with the next version.
+type VersionStep struct {
+	// version of the kubelet, a complete semantic version with a leading v, such as v1.35.4.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^v(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`
+	Version string `json:"version"`
+
+	// className names the MachineClass of this step, such as one whose image contains the version. Set className only
+	// if the template has a classRef. Defaults to the class of the template.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	ClassName string `json:"className,omitempty"`
 }
 
 // DeploymentStrategyType is a way to replace an old revision with a new one.
@@ -303,6 +334,11 @@ type MachineDeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Versions []VersionCount `json:"versions,omitempty"`
 
+	// versionStep is the step of the rollout in progress. It is missing if spec.versionSteps is empty, and if all
+	// machines have the minor version of the template.
+	// +optional
+	VersionStep *VersionStepStatus `json:"versionStep,omitempty"`
+
 	// placement shows the machines of each option of spec.placement.
 	// +optional
 	// +listType=map
@@ -318,6 +354,26 @@ type MachineDeploymentStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// VersionStepStatus describes a step of a rollout.
+type VersionStepStatus struct {
+	// number of the step: its position in spec.versionSteps, beginning with 1. The last step is the version of the
+	// template.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Number int32 `json:"number"`
+
+	// total is the number of steps, including the version of the template.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	Total int32 `json:"total"`
+
+	// version to which the rollout updates the machines in this step.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Version string `json:"version"`
 }
 
 // VersionCount is the number of machines with one version of the kubelet.

@@ -327,6 +327,13 @@ const (
 	// Value: rolled-back or empty.
 	AnnotationPromoted = "machinist.dev/promoted"
 
+	// AnnotationVersionStep marks the set of a revision that is a step to a later version (spec.versionSteps of the
+	// MachineDeployment). The next step begins after all machines of this set are available.
+	//
+	// On: MachineSet. Set by: the manager.
+	// Value: empty.
+	AnnotationVersionStep = "machinist.dev/version-step"
+
 	// AnnotationOutdated marks a set of an old revision whose machines a rollout is replacing or updating. As long as
 	// the set has the annotation, the Nodes of its machines have NodeTaintOutdated and NodeAnnotationScaleDownDisabled.
 	//

@@ -187,7 +187,7 @@ func annotations(kind, sample string) []InvalidObject {
 		v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate, v1beta1.AnnotationSizedFor,
 		v1beta1.AnnotationRolloutAfter,
 		v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision, v1beta1.AnnotationHashVersion,
-		v1beta1.AnnotationPromoted,
+		v1beta1.AnnotationPromoted, v1beta1.AnnotationVersionStep,
 		v1beta1.AnnotationDeleteMachine, v1beta1.AnnotationForceDelete, v1beta1.AnnotationRemediate,
 	} {
 		all = append(all, table(ByPolicy, kind, sample, entry{

@@ -80,7 +80,7 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate,
 		v1beta1.AnnotationSizedFor, v1beta1.AnnotationExchangeSurge, v1beta1.AnnotationRolloutAfter,
 		v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision, v1beta1.AnnotationHashVersion,
-		v1beta1.AnnotationReleasedFrom, v1beta1.AnnotationPromoted)
+		v1beta1.AnnotationReleasedFrom, v1beta1.AnnotationPromoted, v1beta1.AnnotationVersionStep)
 	single := map[string]string{
 		v1beta1.AnnotationDeleteMachine: "deleted first",
 		v1beta1.AnnotationForceDelete:   "deleted without a drain",

@@ -172,9 +172,11 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	if plan.Create > 0 {
 		w.Create[set.Name] += int32(plan.Create)
 	}
-	set.Status.Replicas = int32(len(p.machines[set.UID]))
+	replicas := int32(len(p.machines[set.UID]))
+	emptied := (set.Status.Replicas == 0) != (replicas == 0)
+	set.Status.Replicas = replicas
 	if plan.IsEmpty() {
-		return false
+		return emptied // The next step of a rollout over several versions may begin.
 	}
 	clear(p.idleSets)
 	return true

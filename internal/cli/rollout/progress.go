@@ -39,8 +39,8 @@ const (
 	StatePaused State = "Paused"
 	// StateScaling means that machines are created or deleted without a rollout.
 	StateScaling State = "Scaling"
-	// StateWaiting means that an administrator must delete or select machines, promote the revision, or upgrade the
-	// control plane.
+	// StateWaiting means that an administrator must delete or select machines, promote the revision, lower
+	// partition, add a version step, or upgrade the control plane.
 	StateWaiting State = "Waiting"
 	// StateProgressing means that the rollout is in progress.
 	StateProgressing State = "Progressing"
@@ -88,7 +88,8 @@ func stateOf(d *v1beta1.MachineDeployment, now time.Time) (state State, reason, 
 	case nothingToRoll:
 		return of(StateScaling, rolling)
 	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection,
-		rolling.Reason == v1beta1.ReasonVersionSkew, rolling.Reason == v1beta1.ReasonWaitingForPromotion:
+		rolling.Reason == v1beta1.ReasonVersionSkew, rolling.Reason == v1beta1.ReasonVersionStepMissing,
+		rolling.Reason == v1beta1.ReasonPartitionReached, rolling.Reason == v1beta1.ReasonWaitingForPromotion:
 		return of(StateWaiting, rolling)
 	}
 	return of(StateProgressing, rolling)
@@ -110,6 +111,8 @@ type Progress struct {
 	Updated   int32 `json:"updated"`
 	Old       int32 `json:"old"`
 	Available int32 `json:"available"`
+	// VersionStep is the step of the rollout (spec.versionSteps), or nil.
+	VersionStep *v1beta1.VersionStepStatus `json:"versionStep,omitempty"`
 	// Reason and Message come from the condition that determines the state.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -140,6 +143,7 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 		Replicas: d.ReplicasOrDefault(),
 		Machines: s.Replicas, Updated: s.UpdatedReplicas, Old: max(0, s.Replicas-s.UpdatedReplicas),
 		Available:      s.AvailableReplicas,
+		VersionStep:    s.VersionStep,
 		FailedMachines: s.FailedMachines, RecentFailures: why.FailuresOf(d), Now: now,
 	}
 	if c := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionRollingOut); c != nil &&

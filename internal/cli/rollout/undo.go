@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,7 @@ func NewUndo(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number in
 func (u *Undo) Apply(d *v1beta1.MachineDeployment) {
 	d.Spec.Template, d.Spec.RolloutAfter = *u.NewDeployment.Spec.Template.DeepCopy(), u.NewDeployment.Spec.RolloutAfter
 	d.Spec.Placement = u.NewDeployment.Spec.Placement.DeepCopy()
+	d.Spec.VersionSteps = slices.Clone(u.NewDeployment.Spec.VersionSteps)
 	delete(d.Annotations, machinedeployment.AnnotationChangeCause)
 	if cause, ok := u.TargetSet.Annotations[machinedeployment.AnnotationChangeCause]; ok {
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, machinedeployment.AnnotationChangeCause, cause)

@@ -80,6 +80,7 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	}
 	if i == v.currentIndex && v.mayStartRevision() {
 		v.recordPromotion(set)
+		v.recordStep(set)
 		setRevision(set, v.number)
 		recordCause(set, d)
 	}
@@ -147,7 +148,7 @@ func (v *view) sizedForIndex() int {
 }
 
 func (v *view) mayStartRevision() bool {
-	return !v.state.Paused && !v.state.Frozen && v.state.VersionSkew == ""
+	return !v.state.Paused && !v.state.Frozen && v.state.VersionWait == ""
 }
 
 func (v *view) activeSets() (active []int) {
@@ -227,7 +228,7 @@ func (p *pass) resolveNameCollision(ctx context.Context, v *view) error {
 	}
 	// Adopt a set of the deployment that has lost its owner reference. A new set would replace all machines.
 	if (metav1.IsControlledBy(&taken, d) || p.mayAdopt(&taken)) &&
-		SameRevision(TemplateOfSet(&taken), TemplateOf(d)) && newerThan(&taken, v.rolloutAfter) {
+		SameRevision(TemplateOfSet(&taken), TemplateOf(v.step.deployment)) && newerThan(&taken, v.rolloutAfter) {
 		p.known.cache.Invalidate() // Use live lists until the cache has the set.
 		p.requeueIn(retryConflict)
 		return nil

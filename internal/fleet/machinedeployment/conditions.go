@@ -17,9 +17,14 @@ type conditions struct {
 	status     *v1beta1.MachineDeploymentStatus
 	generation int64
 	now        time.Time
+	// step is the beginning of messages about the rollout, or empty.
+	step string
 }
 
 func (c conditions) put(condition metav1.Condition) {
+	if condition.Type == v1beta1.ConditionProgressing || condition.Type == v1beta1.ConditionRollingOut {
+		condition.Message = strings.TrimSuffix(c.step+condition.Message, " ")
+	}
 	condition.Message = wording.Shorten(condition.Message)
 	condition.ObservedGeneration = c.generation
 	condition.LastTransitionTime = metav1.NewTime(c.now)
@@ -53,13 +58,13 @@ func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message
 func (c conditions) writeRollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdatedMachines(); {
-	case outdated == 0 && v.state.CurrentIndex >= 0 && v.updating() == 0:
+	case outdated == 0 && v.state.CurrentIndex >= 0 && v.updating() == 0 && v.step.isLast:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
 		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waitMessage)
-	case r.waitReason == v1beta1.ReasonPartitionReached:
+	case r.waitReason == v1beta1.ReasonPartitionReached && v.step.isLast:
 		condition.Status, condition.Reason = metav1.ConditionFalse, r.waitReason
 		condition.Message = sentence(r.now(), "")
-	case r.actions != "" && r.waitReason != v1beta1.ReasonVersionSkew:
+	case r.actions != "" && !isVersionWait(r.waitReason):
 		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.actions, "")
 	case r.waitReason != "" && !r.paused && !r.frozen:
 		condition.Reason, condition.Message = r.waitReason, sentence(r.waitMessage, "")

@@ -43,7 +43,7 @@ func TestInPlaceReportsThatRolloutAfterReplacesNothing(t *testing.T) {
 				set.UID: {machine("a1", 1, old), machine("a2", 1, later), machine("a3", 1, replaced)},
 			})
 			status := v1beta1.MachineDeploymentStatus{}
-			conditions{&status, 1, noon.Add(time.Hour)}.writeRollingOut(v, rollout{})
+			conditions{&status, 1, noon.Add(time.Hour), ""}.writeRollingOut(v, rollout{})
 			message := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionRollingOut).Message
 			if test.want == "" && strings.Contains(message, "rolloutAfter") || !strings.Contains(message, test.want) {
 				t.Errorf("RollingOut is %q, expected %q in it", message, test.want)

@@ -110,6 +110,9 @@ func (v *view) waitingFor(deployment, waiting string) string {
 	if v.plan.StopReason == v1beta1.ReasonWaitingForPromotion && v.plan.StoppedAtRest {
 		return fmt.Sprintf("%s; to continue now, run machinist rollout promote machinedeployment/%s", waiting, deployment)
 	}
+	if waiting == "" {
+		waiting = v.waitsForDeletions()
+	}
 	if waiting == "" || len(v.denied) == 0 || v.state.DisruptionDenied != "" {
 		return waiting
 	}

@@ -120,7 +120,9 @@ func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed
 		}
 	}
 	w.paused, w.frozen, w.crashIn, w.partition, w.pauseAfter = false, false, 0, 0, 0
-	if w.bad[w.template] {
+	if w.versions != nil {
+		w.endVersions()
+	} else if w.bad[w.template] {
 		w.template = "fixed" // A broken template must be fixed by hand.
 	}
 	w.bad = map[string]bool{}
@@ -138,6 +140,9 @@ func randomStepsWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed
 		}
 	}
 	w.checkDone()
+	if w.versions != nil && w.template != w.versions.target {
+		t.Fatalf("the rollout ended with version %s, want %s\n%s", w.template, w.versions.target, w.log)
+	}
 }
 
 // randomStep runs one random step and returns its name. The names of steps by users begin with a dash.
@@ -219,6 +224,8 @@ func (w *simulatedDeployment) randomStep(r *rand.Rand) string {
 	case n < 94:
 		w.replicas = r.Int32N(9)
 		return fmt.Sprintf("— %d replicas", w.replicas)
+	case n < 96 && w.versions != nil:
+		return w.randomTarget(r)
 	case n < 96:
 		w.template = string(rune('a' + r.IntN(5)))
 		if r.IntN(4) == 0 {

@@ -38,6 +38,7 @@ type pass struct {
 
 type view struct {
 	history
+	step     versionStep
 	bounds   Bounds
 	machines map[types.UID][]*v1beta1.Machine
 	state    State
@@ -56,6 +57,8 @@ type view struct {
 	capacity           map[string]placement.Capacity // of the classes in spec.placement
 	recent             []v1beta1.FailedMachine
 	cannotCreateReason string
+	// versionReason is the reason of the condition Progressing if state.VersionWait is not empty.
+	versionReason string
 	// promotion is the state of the newest revision's promotion.
 	promotion promotion
 	// endsPause means that the promotion ends a pause, so that the set of the newest revision must record it.
@@ -143,8 +146,9 @@ func (p *pass) run(ctx context.Context) error {
 
 func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine,
 	limits Bounds) *view {
-	d := p.deployment
-	v := &view{history: findRevision(d, sets, p.now), bounds: limits, machines: machines,
+	step := findStep(p.deployment, sets, machines, p.now)
+	d := step.deployment
+	v := &view{history: findRevision(d, sets, p.now), step: step, bounds: limits, machines: machines,
 		taintsOutdated: !p.NoOutdatedTaints}
 	v.state = State{
 		Strategy:     d.Spec.Strategy.TypeOrDefault(),
@@ -177,7 +181,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	p.requeueIn(v.readLimits(d, p.now))
 	v.freeze, v.freezeMessage = p.frozenBy(v)
 	v.state.Frozen = v.freeze != ""
-	v.state.VersionSkew = p.versionSkew(ctx, v)
+	v.versionReason, v.state.VersionWait = p.versionWait(ctx, v)
 	v.recent = p.shared.recentFailures(p.known, d.Status.RecentFailures, machines)
 	switch seen := p.shared.takeFailed(p.known); {
 	case v.currentIndex >= 0:
@@ -194,6 +198,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 		v.state.Failing = failing(inARow, ready, p.known.failures.hasRecovered, d, v.number)
 	case v.mayStartRevision():
 		set := v.newSet(d)
+		v.recordStep(set)
 		if taken := v.setNamed(set.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {
 			v.cannotCreateReason = fmt.Sprintf("set %s cannot be created while a set with the same name is being deleted",
 				taken.Name)

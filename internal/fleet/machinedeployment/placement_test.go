@@ -80,7 +80,7 @@ func TestBalancedNamesRejectedClasses(t *testing.T) {
 			v := viewed(t, d, []*v1beta1.MachineSet{set}, map[types.UID][]*v1beta1.Machine{set.UID: test.machines})
 			v.capacity = test.capacity
 			status := v1beta1.MachineDeploymentStatus{}
-			conditions{&status, 1, noon}.setPlacement(d, v)
+			conditions{&status, 1, noon, ""}.setPlacement(d, v)
 			c := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionBalanced)
 			if c == nil || !strings.Contains(c.Message, "No instance can be created "+test.want) {
 				t.Errorf("Balanced is %+v, want %q in its message", c, test.want)

@@ -40,8 +40,8 @@ type State struct {
 	// DisruptionDenied is the reason why budgets allow no disruption now, so that no rollout begins. It is empty if
 	// budgets allow a disruption.
 	DisruptionDenied string
-	// VersionSkew is the reason why the target cluster does not support the wanted version, or empty.
-	VersionSkew string
+	// VersionWait explains why the wanted version must not be rolled out now, or is empty.
+	VersionWait string
 	// Sets are the deployment's sets, the oldest revision first.
 	Sets []Set
 	// CurrentIndex is the index in Sets of the set that has the wanted template, or -1 if there is none.
@@ -184,7 +184,7 @@ func (s State) keptSizedFor() int32 {
 
 func (s State) mayRollOut() bool {
 	stopped := s.Failing && (s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace())
-	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.VersionSkew == "" && s.CurrentIndex >= 0
+	return !s.Paused && !s.Frozen && !stopped && s.DisruptionDenied == "" && s.VersionWait == "" && s.CurrentIndex >= 0
 }
 
 func (s State) isOld(i int) bool { return i != s.CurrentIndex }
@@ -209,8 +209,8 @@ func (d *draft) whyNotRolling() string {
 		return d.DisruptionDenied
 	case d.Paused:
 		return fmt.Sprintf("rollouts are paused, with %s of an old revision left", wording.Count(outdated, "machine"))
-	case d.VersionSkew != "":
-		return d.VersionSkew
+	case d.VersionWait != "":
+		return d.VersionWait
 	case d.DisruptionDenied != "":
 		return fmt.Sprintf("%s, with %s of an old revision left", d.DisruptionDenied, wording.Count(outdated, "machine"))
 	case d.Failing:

@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,6 +33,10 @@ type PassPreview struct {
 	StopReason string
 	// Revision is the number of the wanted revision.
 	Revision int64
+	// Step is the step of the rollout (spec.versionSteps), or nil. StepMissing explains which version is missing, or is
+	// empty.
+	Step        *v1beta1.VersionStepStatus
+	StepMissing string
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
 	// StartsIn is the time until spec.rolloutAfter, or 0.
@@ -85,13 +90,19 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	return PassPreview{Sets: after, CurrentIndex: v.state.CurrentIndex, OutdatedMachines: v.outdatedMachines(),
 		Bounds: limits, Actions: v.doing(),
 		WaitMessage: v.plan.WaitMessage, StopReason: v.plan.StopReason, Revision: v.number,
-		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
+		Step: v.step.status, StepMissing: v.step.blocked, Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
 // Revisions returns the deployment's sets, oldest first, and the index of the set with the wanted template, or -1.
 func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet,
 	current int) {
 	h := findRevision(d, sets, now)
+	if step := d.Status.VersionStep; step != nil && step.Version != d.Spec.Template.Spec.Version {
+		// The rollout is in a step before the version of the template.
+		h.currentIndex = slices.IndexFunc(h.sets, func(set *v1beta1.MachineSet) bool {
+			return revisionOf(set) == d.Status.CurrentRevision && set.Spec.Template.Spec.Version == step.Version
+		})
+	}
 	return h.sets, h.currentIndex
 }
 
@@ -100,10 +111,12 @@ func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 
 // RollBack changes the deployment back to the revision of a set. RollBack restores spec.rolloutAfter, spec.placement
 // and the template fields whose change causes a rollout. The other fields keep their values: changes of these fields
-// are propagated to all sets, so no set contains the earlier values.
+// are propagated to all sets, so no set contains the earlier values. RollBack removes the steps in spec.versionSteps that
+// the API server would refuse with the restored version.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepRolloutFields(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
 	d.Spec.Placement = to.Spec.Placement.DeepCopy()
+	d.Spec.VersionSteps = stepsBelow(d.Spec.VersionSteps, d.Spec.Template.Spec)
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !newerThan(to, after.Time) {
 		d.Spec.RolloutAfter = nil
 		if recorded, err := time.Parse(time.RFC3339, to.Annotations[v1beta1.AnnotationRolloutAfter]); err == nil {

@@ -69,7 +69,7 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyCurrent:
 		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
-	case r.waitReason == v1beta1.ReasonVersionSkew:
+	case isVersionWait(r.waitReason):
 		return is(metav1.ConditionUnknown, r.waitReason, sentence("the rollout waits", r.waitMessage)), true
 	case r.waitReason == v1beta1.ReasonWaitingForSelection, r.waitReason == v1beta1.ReasonWaitingForDisruptionBudget,
 		r.waitReason == v1beta1.ReasonPartitionReached, r.waitReason == v1beta1.ReasonWaitingForPromotion:
@@ -79,7 +79,7 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.waitReason != "":
 		return is(metav1.ConditionTrue, r.waitReason, sentence(name+" is the new revision", r.waitMessage)), true
 	case r.advanced, had(v1beta1.ReasonWaitingForDeletion), had(v1beta1.ReasonWaitingForSelection),
-		had(v1beta1.ReasonWaitingForDisruptionBudget), had(v1beta1.ReasonVersionSkew),
+		had(v1beta1.ReasonWaitingForDisruptionBudget), before != nil && isVersionWait(before.Reason),
 		had(v1beta1.ReasonPartitionReached), had(v1beta1.ReasonWaitingForPromotion):
 		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
 	case had(v1beta1.ReasonDeploymentPaused), had(v1beta1.ReasonFrozen):
@@ -157,7 +157,7 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	}
 	switch condition.Reason {
 	case v1beta1.ReasonNewMachineSetAvailable, v1beta1.ReasonWaitingForDeletion, v1beta1.ReasonWaitingForSelection,
-		v1beta1.ReasonWaitingForDisruptionBudget, v1beta1.ReasonVersionSkew, v1beta1.ReasonDeploymentPaused,
+		v1beta1.ReasonWaitingForDisruptionBudget, v1beta1.ReasonVersionSkew, v1beta1.ReasonVersionStepMissing, v1beta1.ReasonDeploymentPaused,
 		v1beta1.ReasonFrozen, v1beta1.ReasonPartitionReached, v1beta1.ReasonWaitingForPromotion:
 		return 0
 	}

@@ -122,7 +122,7 @@ func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 			events = append(events, transition{corev1.EventTypeNormal, v1beta1.ReasonRolloutComplete, c.Message})
 		case c.Reason == v1beta1.ReasonPartitionReached, c.Reason == v1beta1.ReasonWaitingForPromotion:
 			events = append(events, transition{corev1.EventTypeNormal, c.Reason, c.Message})
-		case c.Status == metav1.ConditionFalse, c.Reason == v1beta1.ReasonVersionSkew:
+		case c.Status == metav1.ConditionFalse, isVersionWait(c.Reason):
 			events = append(events, transition{corev1.EventTypeWarning, c.Reason, c.Message})
 		}
 	}

@@ -41,6 +41,7 @@ type simulatedDeployment struct {
 	crashIn             int   // number of writes until all controllers crash, 0 for never
 	allowed             int32 // number of live machines that sets may have within the bounds
 	waiting             string
+	versions            *simulatedVersions // nil without spec.versionSteps
 }
 
 // simulatedSet simulates a MachineSet and its controller, which carries out a plan step by step even if the set changes
@@ -48,6 +49,7 @@ type simulatedDeployment struct {
 type simulatedSet struct {
 	name       string
 	revision   int
+	isStep     bool
 	replicas   int32
 	generation int64
 	decidedOn  int64 // generation for which the plan was made
@@ -62,13 +64,15 @@ type simulatedSet struct {
 }
 
 type simulatedMachine struct {
-	name     string
-	class    string
-	state    machineState
-	marked   bool
-	selected bool
-	deleting bool
-	since    time.Time
+	name  string
+	class string
+	// kubelet is the version of the kubelet, and wanted the version that its last set wants.
+	kubelet, wanted string
+	state           machineState
+	marked          bool
+	selected        bool
+	deleting        bool
+	since           time.Time
 }
 
 type machineState rune
@@ -108,6 +112,13 @@ func (s *simulatedSet) object() *v1beta1.MachineSet {
 		Status:     v1beta1.MachineSetStatus{ObservedGeneration: s.observed},
 	}
 	s.Role.annotate(set)
+	if s.isVersion() {
+		set.Spec.Template.Spec.Version = s.name
+		setRevision(set, int64(s.revision))
+	}
+	if s.isStep {
+		annotate(set, v1beta1.AnnotationVersionStep, "")
+	}
 	return set
 }
 
@@ -195,7 +206,7 @@ func (w *simulatedDeployment) bounds() Bounds {
 
 func (w *simulatedDeployment) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor,
-		Paused: w.paused, Frozen: w.frozen, CurrentIndex: -1}
+		Paused: w.paused, Frozen: w.frozen, CurrentIndex: -1, VersionWait: w.blocked()}
 	if w.strategy == v1beta1.StrategyRollingUpdate {
 		s.Partition, s.PauseAfter = min(w.partition, w.replicas), w.pauseAfter
 	}
@@ -222,7 +233,8 @@ func (w *simulatedDeployment) state() State {
 
 func (w *simulatedDeployment) pass() bool {
 	w.t.Helper()
-	if !w.paused && !w.frozen {
+	w.findStep()
+	if !w.paused && !w.frozen && w.blocked() == "" {
 		if set := w.set(w.template); set == nil {
 			w.revisions++
 			w.sets = append(w.sets, &simulatedSet{name: w.template, revision: w.revisions, generation: 1})
@@ -230,6 +242,7 @@ func (w *simulatedDeployment) pass() bool {
 			w.revisions++
 			set.revision = w.revisions
 		}
+		w.recordStep()
 	}
 	state := w.state()
 	plan := MakePlan(state)
@@ -256,7 +269,7 @@ func (w *simulatedDeployment) pass() bool {
 	}
 	for _, set := range w.sets {
 		replaces := w.strategy == v1beta1.StrategyOnDelete || state.updatesInPlace() && !state.Failing
-		set.noCreate = replaces && set.name != w.template && !w.paused && !w.frozen
+		set.noCreate = replaces && set.name != w.template && !w.paused && !w.frozen && w.blocked() == ""
 	}
 	w.sizedFor = plan.SizedFor
 	return wrote

@@ -110,7 +110,8 @@ func (w *simulatedDeployment) act(s *simulatedSet) bool {
 	case s.creates > 0:
 		s.creates--
 		w.machines++
-		m := &simulatedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock}
+		m := &simulatedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock, wanted: s.name}
+		w.checkCreated(s)
 		if classes := w.classes[s.name]; classes != "" {
 			m.class = string(classes[len(s.machines)%len(classes)])
 		}
@@ -180,7 +181,7 @@ func (w *simulatedDeployment) handOverOne(s *simulatedSet) {
 		w.t.Fatalf("set %s hands machine %s over to %q, which is not ready\n%s", s.name, m.name, s.handOverTo, w.log)
 	}
 	s.remove(m)
-	m.selected = false
+	m.selected, m.wanted = false, to.name
 	to.machines = append(to.machines, m)
 	if s.ByClass {
 		return
@@ -200,6 +201,10 @@ func (s *simulatedSet) report() {
 func (w *simulatedDeployment) setState(m *simulatedMachine, state machineState) {
 	if m.state != state {
 		m.state, m.since = state, w.clock
+		if state == available {
+			w.checkKubelet(m)
+			m.kubelet = m.wanted
+		}
 	}
 }
 

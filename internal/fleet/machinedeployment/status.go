@@ -34,7 +34,8 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string,
 		status.CurrentRevision = revision
 	}
 
-	c := conditions{status: status, generation: d.Generation, now: now}
+	status.VersionStep = v.step.status
+	c := conditions{status: status, generation: d.Generation, now: now, step: v.step.prefix()}
 	c.set(v1beta1.ConditionAvailable, status.AvailableReplicas >= v.minAvailable(), v1beta1.ReasonMinimumReplicasAvailable,
 		v1beta1.ReasonMinimumReplicasUnavailable,
 		fmt.Sprintf("%d of %d machines are available, at least %d must be.", status.AvailableReplicas, v.state.Replicas,
@@ -176,7 +177,7 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 		paused:         v.state.Paused,
 		frozen:         v.state.Frozen,
 		failing:        v.state.Failing,
-		onlyCurrent:    v.currentIndex >= 0 && outdated == 0 && v.updating() == 0,
+		onlyCurrent:    v.currentIndex >= 0 && outdated == 0 && v.updating() == 0 && v.step.isLast,
 		rejection:      v.rejection,
 		rejectedReason: v.rejectedReason,
 		revisionReason: v.revisionReason,
@@ -192,8 +193,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 		r.actions = v.doing()
 	}
 	switch {
-	case v.state.VersionSkew != "":
-		r.waitReason = v1beta1.ReasonVersionSkew
+	case v.state.VersionWait != "":
+		r.waitReason = v.versionReason
 	case v.plan.StopReason != "" && (v.plan.StoppedAtRest || hadReason(before.Conditions, v.plan.StopReason)):
 		// A stopped rollout has no deadline, even while a machine is added or replaced.
 		r.waitReason = v.plan.StopReason
@@ -210,7 +211,7 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	}
 	r.complete = r.onlyCurrent && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas &&
 		status.AvailableReplicas-v.updating() >= v.state.Replicas
-	r.partitionReached = r.waitReason == v1beta1.ReasonPartitionReached && v.plan.StoppedAtRest &&
+	r.partitionReached = r.waitReason == v1beta1.ReasonPartitionReached && v.plan.StoppedAtRest && v.step.isLast &&
 		status.Replicas == v.state.Replicas && status.AvailableReplicas >= v.state.Replicas
 	return r
 }

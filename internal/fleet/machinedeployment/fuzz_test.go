@@ -212,6 +212,8 @@ func (w *simulatedDeployment) randomStep(r *rand.Rand) string {
 	case n < 90 && machine != nil && w.manual && r.IntN(4) > 0:
 		machine.selected = !machine.selected
 		return "— select"
+	case n < 89 && w.versions != nil:
+		return w.randomTarget(r)
 	case n < 90 && machine != nil:
 		machine.marked = !machine.marked
 		return "— mark"
@@ -224,9 +226,7 @@ func (w *simulatedDeployment) randomStep(r *rand.Rand) string {
 	case n < 94:
 		w.replicas = r.Int32N(9)
 		return fmt.Sprintf("— %d replicas", w.replicas)
-	case n < 96 && w.versions != nil:
-		return w.randomTarget(r)
-	case n < 96:
+	case n < 96 && w.versions == nil:
 		w.template = string(rune('a' + r.IntN(5)))
 		if r.IntN(4) == 0 {
 			w.bad[w.template] = true

@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -91,10 +92,36 @@ func (w *simulatedDeployment) findStep() {
 		machines[types.UID(s.name)] = s.objects()
 	}
 	step := findStep(d, sets, machines, w.clock)
+	if step.blocked == "" && w.versions.ascends {
+		w.checkComplete(step.deployment.Spec.Template.Spec.Version)
+	}
 	w.template, w.versions.blocked = step.deployment.Spec.Template.Spec.Version, step.blocked
 	if n := len(w.versions.seen); w.versions.blocked == "" && (n == 0 || w.versions.seen[n-1] != w.template) {
 		w.versions.seen = append(w.versions.seen, w.template)
 		fmt.Fprintf(w.log, "  step %s\n", w.template)
+	}
+}
+
+// checkComplete checks that a step is complete before the next one begins.
+func (w *simulatedDeployment) checkComplete(next string) {
+	w.t.Helper()
+	if len(w.sets) == 0 || w.replicas == 0 {
+		return
+	}
+	newest := slices.MaxFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
+	before, _ := versionskew.MinorOf(newest.name)
+	if after, _ := versionskew.MinorOf(next); !newest.isStep || after.Compare(before) <= 0 {
+		return
+	}
+	for _, s := range w.sets {
+		if s != newest && len(s.machines) > 0 {
+			w.t.Fatalf("step %s begins while set %s has machines\n%s\n%s", next, s.name, w.log, w)
+		}
+	}
+	if newest.live() != w.replicas || slices.ContainsFunc(newest.machines, func(m *simulatedMachine) bool {
+		return !m.deleting && m.state != available
+	}) {
+		w.t.Fatalf("step %s begins before all machines of set %s are available\n%s\n%s", next, newest.name, w.log, w)
 	}
 }
 

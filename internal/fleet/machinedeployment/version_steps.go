@@ -48,8 +48,11 @@ func (s versionStep) prefix() string {
 type usedSet struct {
 	*v1beta1.MachineSet
 	machines []*v1beta1.Machine
-	version  string
-	minor    versionskew.Minor
+	// isEmpty is true if the set has no machines, but may still create some, because its controller has not observed yet
+	// that its replicas are 0.
+	isEmpty bool
+	version string
+	minor   versionskew.Minor
 }
 
 // findStep returns the present step of the rollout. If there are no steps or no machines, it is the template of the
@@ -62,8 +65,15 @@ func findStep(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines
 	if len(d.Spec.VersionSteps) == 0 || !ok || len(used) == 0 {
 		return step
 	}
-	low := slices.MinFunc(used, func(a, b usedSet) int { return a.minor.Compare(b.minor) })
-	high := slices.MaxFunc(used, func(a, b usedSet) int { return a.minor.Compare(b.minor) })
+	low, high := used[0], used[0]
+	for _, set := range used {
+		if set.minor.Compare(low.minor) < 0 {
+			low = set
+		}
+		if !set.isEmpty && (high.isEmpty || set.minor.Compare(high.minor) > 0) {
+			high = set
+		}
+	}
 	wanted := low.minor.Next()
 	if high.minor.Compare(wanted) > 0 {
 		wanted = high.minor // A rollout without steps has begun.
@@ -103,7 +113,7 @@ func findStep(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines
 	}
 	if d.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace {
 		for _, set := range used {
-			if !set.minor.IsAdjacent(wanted) {
+			if !set.isEmpty && !set.minor.IsAdjacent(wanted) {
 				step.blocked = fmt.Sprintf("the strategy InPlace changes the version of a machine by at most one minor version at a "+
 					"time, so machines of %s cannot become %s: set spec.template.spec.version to a version in between first, or use "+
 					"another strategy", set.version, step.deployment.Spec.Template.Spec.Version)
@@ -114,8 +124,8 @@ func findStep(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines
 }
 
 // setsInUse returns the sets that have or may create machines. newest is the set of the newest revision, or nil if it is
-// not in use. If the set of a step has no machine yet, such as with the strategy Recreate, it is in use. The machines of
-// a set without a version have the version that their kubelets report.
+// not in use. If no set has machines, such as with the strategy Recreate, the set of an incomplete step is in use. The
+// machines of a set without a version have the version that their kubelets report.
 func setsInUse(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
 	machines map[types.UID][]*v1beta1.Machine) (used []usedSet, newest *usedSet) {
 	var last *v1beta1.MachineSet
@@ -124,15 +134,9 @@ func setsInUse(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
 			last = set
 		}
 	}
-	for _, set := range sets {
-		mayCreate := set.DeletionTimestamp.IsZero() && (set.ReplicasOrDefault() > 0 ||
-			set != last && set.Status.ObservedGeneration < set.Generation ||
-			set == last && isVersionStep(set) && d.ReplicasOrDefault() > 0)
-		// The status may count machines that the cache does not contain yet.
-		if !mayCreate && len(machines[set.UID]) == 0 && set.Status.Replicas == 0 {
-			continue
-		}
-		in := usedSet{MachineSet: set, machines: machines[set.UID], version: set.Spec.Template.Spec.Version}
+	add := func(set *v1beta1.MachineSet, isEmpty bool) {
+		in := usedSet{MachineSet: set, machines: machines[set.UID], isEmpty: isEmpty,
+			version: set.Spec.Template.Spec.Version}
 		for _, m := range in.machines {
 			if minor, ok := versionskew.MinorOf(m.Status.Version); set.Spec.Template.Spec.Version == "" && ok &&
 				(in.version == "" || minor.Compare(in.minor) < 0) {
@@ -141,12 +145,25 @@ func setsInUse(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
 		}
 		var ok bool
 		if in.minor, ok = versionskew.MinorOf(in.version); !ok {
-			continue
+			return
 		}
 		used = append(used, in)
 		if set == last {
 			newest = &in
 		}
+	}
+	for _, set := range sets {
+		exists := set.DeletionTimestamp.IsZero()
+		switch {
+		// The status may count machines that the cache does not contain yet.
+		case len(machines[set.UID]) > 0, set.Status.Replicas > 0, exists && set.ReplicasOrDefault() > 0:
+			add(set, false)
+		case exists && set.Generation > 1 && set.Status.ObservedGeneration < set.Generation:
+			add(set, true)
+		}
+	}
+	if len(used) == 0 && last != nil && isVersionStep(last) && d.ReplicasOrDefault() > 0 {
+		add(last, true)
 	}
 	return used, newest
 }

@@ -48,8 +48,7 @@ func (s versionStep) prefix() string {
 type usedSet struct {
 	*v1beta1.MachineSet
 	machines []*v1beta1.Machine
-	// isEmpty is true if the set has no machines, but may still create some, because its controller has not observed yet
-	// that its replicas are 0.
+	// isEmpty is true if the set has no machines, but may still create some.
 	isEmpty bool
 	version string
 	minor   versionskew.Minor
@@ -82,7 +81,8 @@ func findStep(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines
 		wanted = target
 	}
 	listed := slices.IndexFunc(d.Spec.VersionSteps, func(s v1beta1.VersionStep) bool { return isOfMinor(s.Version, wanted) })
-	if newest != nil && low.minor == high.minor && low.minor != target && !isRolledOut(d, used, *newest, now) {
+	if newest != nil && newest.minor == low.minor && low.minor == high.minor && low.minor != target &&
+		!isRolledOut(d, used, *newest, now) {
 		switch {
 		case isVersionStep(newest.MachineSet) && low.minor.Compare(target) < 0:
 			wanted = low.minor
@@ -124,7 +124,7 @@ func findStep(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines
 }
 
 // setsInUse returns the sets that have or may create machines. newest is the set of the newest revision, or nil if it is
-// not in use. If no set has machines, such as with the strategy Recreate, the set of an incomplete step is in use. The
+// not in use. The newest set is in use before it has machines if it is a step, such as with the strategy Recreate. The
 // machines of a set without a version have the version that their kubelets report.
 func setsInUse(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
 	machines map[types.UID][]*v1beta1.Machine) (used []usedSet, newest *usedSet) {
@@ -158,12 +158,10 @@ func setsInUse(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
 		// The status may count machines that the cache does not contain yet.
 		case len(machines[set.UID]) > 0, set.Status.Replicas > 0, exists && set.ReplicasOrDefault() > 0:
 			add(set, false)
-		case exists && set.Generation > 1 && set.Status.ObservedGeneration < set.Generation:
+		case exists && set.Generation > 1 && set.Status.ObservedGeneration < set.Generation,
+			set == last && isVersionStep(set) && d.ReplicasOrDefault() > 0:
 			add(set, true)
 		}
-	}
-	if len(used) == 0 && last != nil && isVersionStep(last) && d.ReplicasOrDefault() > 0 {
-		add(last, true)
 	}
 	return used, newest
 }

@@ -44,6 +44,7 @@ func ValidateDeployment(d *v1beta1.MachineDeployment, s Environment) (v Result) 
 	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)
 	v.placement(d.Spec.Placement, d.Spec.Replicas, d.Annotations, s)
 	v.versionSkew(spec.Child("template", "spec", "version"), d, d.Spec.Template.Spec.Version, s)
+	v.versionSteps(spec.Child("versionSteps"), d, s)
 	v.warnOverlap(spec.Child("selector"), Claim{
 		Kind: "MachineDeployment", Name: d.Name, Selector: &d.Spec.Selector, Labels: d.Spec.Template.ObjectMeta.Labels,
 	}, s)
@@ -69,6 +70,19 @@ func ValidateDeployment(d *v1beta1.MachineDeployment, s Environment) (v Result) 
 		v.warn(spec.Child("revisionHistoryLimit"), "with 0, no revision is kept to roll back to")
 	}
 	return v
+}
+
+// versionSteps warns about classes of steps that do not exist.
+func (v *Result) versionSteps(path *field.Path, d *v1beta1.MachineDeployment, s Environment) {
+	for i, step := range d.Spec.VersionSteps {
+		if step.ClassName == "" || s.Class == nil {
+			continue
+		}
+		if _, found := s.Class(step.ClassName); !found {
+			v.warn(path.Index(i).Child("className"),
+				"the MachineClass %s does not exist in this namespace; machines wait until it is created", step.ClassName)
+		}
+	}
 }
 
 // rolloutStops validates partition and pauseAfter. The replicas of a node group come from the autoscaler, which may

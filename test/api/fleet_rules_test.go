@@ -78,6 +78,11 @@ func TestStrategy(t *testing.T) {
 		{"remediation in percent", deployment, []change{{"spec/remediation/maxInFlight", "20%"}}},
 		{"no remediation by a set", set, []change{{"spec/remediation/maxInFlight", 0}}},
 		{"remediation by a set in percent", set, []change{{"spec/remediation/maxInFlight", "20%"}}},
+		{"steps", deployment, []change{{"spec/versionSteps", []any{map[string]any{"version": "v1.34.11"},
+			map[string]any{"version": "v1.35.4", "className": "small-35"}}}, {"spec/template/spec/version", "v1.36.3"}}},
+		{"no steps", deployment, []change{{"spec/versionSteps", []any{}}}},
+		{"steps to a later major version", deployment, []change{{"spec/versionSteps", []any{map[string]any{"version": "v1.35.4"}}},
+			{"spec/template/spec/version", "v2.0.0"}}},
 		{"no history", deployment, []change{{"spec/revisionHistoryLimit", 0}}},
 	})
 }

@@ -262,6 +262,33 @@ func deployments() []InvalidObject {
 		entry{"with a pause of 0s", Changes{"spec/strategy/rollingUpdate/pauseAfter/machines": 1,
 			"spec/strategy/rollingUpdate/pauseAfter/duration": "0s"},
 			reports("spec.strategy.rollingUpdate.pauseAfter.duration", "longer than 0s")},
+		entry{"with steps without a version of the template", Changes{"spec/versionSteps": steps("v1.35.4"),
+			"spec/template/spec/version": nil},
+			reports("spec.template.spec.version", "must be set with versionSteps")},
+		entry{"with a step of the minor version of the template", Changes{"spec/versionSteps": steps("v1.35.4", "v1.36.0"),
+			"spec/template/spec/version": "v1.36.3"},
+			reports("spec.versionSteps", "v1.36.0, must be of a lower minor version than template.spec.version, which is v1.36.3")},
+		entry{"with a step beyond the template", Changes{"spec/versionSteps": steps("v1.37.0"),
+			"spec/template/spec/version": "v1.36.3"}, reports("spec.versionSteps", "v1.37.0")},
+		entry{"with a step of a later major version", Changes{"spec/versionSteps": steps("v2.0.0"),
+			"spec/template/spec/version": "v1.36.3"}, reports("spec.versionSteps", "v2.0.0")},
+		entry{"with steps out of order", Changes{"spec/versionSteps": steps("v1.35.4", "v1.34.2"),
+			"spec/template/spec/version": "v1.36.3"},
+			reports("spec.versionSteps", "v1.35.4, v1.34.2 must be in ascending order")},
+		entry{"with two steps of a minor version", Changes{"spec/versionSteps": steps("v1.34.2", "v1.35.1", "v1.35.4"),
+			"spec/template/spec/version": "v1.36.3"},
+			reports("spec.versionSteps", "two steps have the minor version of v1.35.1")},
+		entry{"with a step that is no complete version", Changes{"spec/versionSteps": steps("v1.35"),
+			"spec/template/spec/version": "v1.36.3"}, reports("spec.versionSteps[0].version", "v1.35")},
+		entry{"with 17 steps", Changes{"spec/versionSteps": manySteps(17), "spec/template/spec/version": "v1.36.3"},
+			reports("spec.versionSteps")},
+		entry{"with a step with an invalid class", Changes{"spec/versionSteps": []any{map[string]any{"version": "v1.35.4",
+			"className": "Small"}}, "spec/template/spec/version": "v1.36.3"}, reports("spec.versionSteps[0].className")},
+		entry{"with a class of a step and a placement", Changes{"spec/versionSteps": []any{map[string]any{"version": "v1.35.4",
+			"className": "small"}}, "spec/template/spec/version": "v1.36.3", "spec/template/spec/classRef": nil,
+			"spec/placement": map[string]any{"domains": []any{map[string]any{"name": "a", "options": []any{
+				map[string]any{"className": "small-a"}}}}}},
+			reports("spec.versionSteps", "className small must not be set in a step")},
 		entry{"with an unknown strategy", spec("strategy/type", "BlueGreen"), reports("spec.strategy.type")},
 		entry{"with an unknown orchestration", spec("strategy/inPlace/orchestration", "Choir"),
 			reports("spec.strategy.inPlace.orchestration")},
@@ -278,6 +305,20 @@ func deployments() []InvalidObject {
 			Changes{"spec/progressDeadline": "1m", "spec/minReadySeconds": 60},
 			reports("spec.progressDeadline", "minReadySeconds")},
 	)
+}
+
+func steps(versions ...string) (list []any) {
+	for _, v := range versions {
+		list = append(list, map[string]any{"version": v})
+	}
+	return list
+}
+
+func manySteps(n int) (list []any) {
+	for minor := range n {
+		list = append(list, steps(fmt.Sprintf("v1.%d.0", minor))...)
+	}
+	return list
 }
 
 func times() []InvalidObject {

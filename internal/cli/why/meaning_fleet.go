@@ -155,6 +155,11 @@ func fleetMeanings() map[string]Meaning {
 			NextStep:     "The rollout continues at the time in the message, or when the revision is promoted. Without a time, only the promotion continues it.",
 			Instructions: "Check the new machines, and continue: machinist rollout promote md/NAME. " + undo,
 		},
+		v1beta1.ReasonVersionStepMissing: {
+			Explanation:  "The rollout waits, because it needs a version that spec.versionSteps does not contain, or because the strategy InPlace would skip a minor version.",
+			NextStep:     "The rollout continues when spec.versionSteps contains the version in the message, or when the template gets another version.",
+			Instructions: "Add the version: kubectl edit machinedeployments.machinist.dev NAME",
+		},
 		v1beta1.ReasonVersionSkew: {
 			Explanation:  "The rollout waits, because Kubernetes does not support the kubelet version in the template: it is newer than the API server of the target cluster, or more than three minor versions older.",
 			NextStep:     "The rollout continues within two minutes after the control plane is upgraded, and at once when the template gets another version.",

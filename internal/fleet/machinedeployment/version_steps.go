@@ -102,8 +102,8 @@ func findStep(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines
 		step.deployment = withVersionOf(d, newest.MachineSet)
 	default:
 		step.isLast = true
-		step.blocked = fmt.Sprintf("spec.versionSteps has no version of %s, which is between %s of the machines and "+
-			"spec.template.spec.version %s: add a version of %s to spec.versionSteps", wanted, low.version,
+		step.blocked = fmt.Sprintf("a version of %s is missing in spec.versionSteps: the machines have %s, and "+
+			"spec.template.spec.version is %s. Add a version of %s to spec.versionSteps", wanted, low.version,
 			d.Spec.Template.Spec.Version, wanted)
 		return step
 	}

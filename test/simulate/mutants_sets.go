@@ -64,6 +64,29 @@ func setMutants() []mutant {
 			scenario: "partition-rolled-back", finds: "settled, but|after the last disturbance",
 		},
 		{
+			name: "step-skipped", file: "internal/fleet/machinedeployment/version_steps.go",
+			oldText: "	wanted := low.minor.Next()", newText: "	wanted := low.minor.Next().Next()", quick: true,
+			scenario: "version-steps", finds: "the steps are in order|settled, but|after the last disturbance",
+		},
+		{
+			name: "step-does-not-wait-for-deletions", file: "internal/fleet/machinedeployment/version_steps.go",
+			oldText:  "		case len(machines[set.UID]) > 0, set.Status.Replicas > 0, exists",
+			newText:  "		case exists",
+			scenario: "version-steps", finds: "the steps are in order",
+		},
+		{
+			name: "step-forgotten-by-recreate", file: "internal/fleet/machinedeployment/version_steps.go",
+			oldText:  "			set == last && isVersionStep(set) && d.ReplicasOrDefault() > 0:",
+			newText:  "			false:",
+			scenario: "version-steps-recreate", finds: "the steps are in order|settled, but|after the last disturbance",
+		},
+		{
+			name: "missing-step-skipped", file: "internal/fleet/machinedeployment/version_steps.go",
+			oldText:  "		step.isLast = true\n		step.blocked = ",
+			newText:  "		step.isLast = true\n		_ = ",
+			scenario: "version-step-missing", finds: "the steps are in order",
+		},
+		{
 			name: "replacement-states-no-reason", file: "internal/fleet/machineset/apply.go",
 			oldText: "		p.done.remediated.add(reasons[m.UID], m)\n", newText: "",
 			scenario: "remediate", finds: "reason: ",

@@ -112,7 +112,7 @@ func Scenarios() []Scenario {
 	}, drainScenarios(), drainRuleScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
 		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
-		forceDeleteScenarios(), placementScenarios(), canaryScenarios())
+		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), versionStepScenarios())
 }
 
 // churn returns actions of impatient users who change a deployment while instances break.

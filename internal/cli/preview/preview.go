@@ -52,10 +52,16 @@ type Class struct {
 	UserDataHash, Account string
 }
 
-// ClassNames returns the classes of a deployment: that of its template, or those of its placement.
+// ClassNames returns the classes of a deployment: those of its template and its steps, or those of its placement.
 func ClassNames(d *v1beta1.MachineDeployment) []string {
 	if ref := d.Spec.Template.Spec.ClassRef; ref != nil {
-		return []string{ref.Name}
+		names := []string{ref.Name}
+		for _, step := range d.Spec.VersionSteps {
+			if step.ClassName != "" && !slices.Contains(names, step.ClassName) {
+				names = append(names, step.ClassName)
+			}
+		}
+		return names
 	}
 	return d.Spec.Placement.ClassNames()
 }

@@ -173,10 +173,18 @@ func TestPlans(t *testing.T) {
 			d.Spec.ProgressDeadline = &metav1.Duration{Duration: time.Hour}
 		}),
 		"pause-after-and-partition": fleet(4).withChange(all(newVersion, rolling(1, 0), canary)),
-		"paused":                    fleet(2).withBefore(pause).withChange(newVersion),
-		"paused-scaled":             fleet(2).withBefore(pause).withChange(all(newVersion, replicas(3))),
-		"frozen-by-label":           fleet(2).withBefore(freeze).withChange(newVersion),
-		"frozen":                    fleet(2).withBefore(frozen).withChange(newVersion),
+		"version-steps": fleet(2).withChange(func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.Spec.Version = "v1.38.2"
+			d.Spec.VersionSteps = []v1beta1.VersionStep{{Version: "v1.37.4", ClassName: "large"}}
+		}),
+		"version-step-missing": fleet(2).withChange(func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.Spec.Version = "v1.38.2"
+			d.Spec.VersionSteps = []v1beta1.VersionStep{{Version: "v1.36.1"}}
+		}),
+		"paused":          fleet(2).withBefore(pause).withChange(newVersion),
+		"paused-scaled":   fleet(2).withBefore(pause).withChange(all(newVersion, replicas(3))),
+		"frozen-by-label": fleet(2).withBefore(freeze).withChange(newVersion),
+		"frozen":          fleet(2).withBefore(frozen).withChange(newVersion),
 		"scheduled": fleet(2).withChange(func(d *v1beta1.MachineDeployment) {
 			d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(time.Hour)}
 		}),

@@ -76,6 +76,9 @@ func (p *simulation) decide() (*Wave, error) {
 			return nil, err
 		}
 		p.last = f
+		if step := f.Step; step != nil {
+			w.Step = fmt.Sprintf("step %d of %d: %s", step.Number, step.Total, step.Version)
+		}
 		acted := p.scale(f.Sets)
 		if f.Actions != "" && !slices.Contains(w.Reasons, f.Actions) {
 			w.Reasons = append(w.Reasons, f.Actions)

@@ -75,6 +75,8 @@ type Machines struct {
 type Wave struct {
 	// StartCondition describes the condition for the start of the wave, as text that can follow the word "once".
 	StartCondition string `json:"once,omitempty"`
+	// Step is the step of the rollout (spec.versionSteps), or empty.
+	Step string `json:"step,omitempty"`
 	// Create maps the name of a set to the number of machines that the set creates.
 	Create map[string]int32 `json:"create,omitempty"`
 	// Delete has the names of the deleted machines, and Update has the names of the updated machines. The names of
@@ -185,6 +187,8 @@ type Row struct {
 	// StartCondition describes the condition for the start of these waves. It is empty if the previous row has the
 	// same condition.
 	StartCondition string
+	// Step is the step of these waves. It is empty if the previous row has the same step.
+	Step string
 	// IsCombined is true if the row combines more than one wave.
 	IsCombined bool
 	// Created, OneDeletes and OneUpdates are the numbers of machines that each single wave creates, deletes and
@@ -201,7 +205,7 @@ type Row struct {
 // row.
 func (p *Plan) Rows() []Row {
 	var rows []Row
-	once := ""
+	once, step := "", ""
 	for i := 0; i < len(p.Waves); {
 		w, j := p.Waves[i], i+1
 		row := Row{Number: fmt.Sprint(i + 1), OneDeletes: len(w.Delete), OneUpdates: len(w.Update),
@@ -220,6 +224,9 @@ func (p *Plan) Rows() []Row {
 		}
 		if w.StartCondition != once {
 			once, row.StartCondition = w.StartCondition, w.StartCondition
+		}
+		if w.Step != step {
+			step, row.Step = w.Step, w.Step
 		}
 		rows = append(rows, row)
 		i = j
@@ -263,6 +270,9 @@ func (p *Plan) waves(out *strings.Builder, s printer.Style) error {
 		if r.StartCondition != "" {
 			number += " (once " + r.StartCondition + ")"
 		}
+		if r.Step != "" {
+			number += " (" + r.Step + ")"
+		}
 		if s.AllColumns {
 			shown = max(len(r.Deleted), len(r.Updated))
 		}
@@ -293,7 +303,7 @@ func (p *Plan) places(out *strings.Builder, s printer.Style) error {
 }
 
 func sameNumbers(a, b Wave) bool {
-	return a.StartCondition == b.StartCondition && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
+	return a.StartCondition == b.StartCondition && a.Step == b.Step && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
 		len(a.Update) == len(b.Update)
 }
 

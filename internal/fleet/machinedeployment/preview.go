@@ -33,10 +33,8 @@ type PassPreview struct {
 	StopReason string
 	// Revision is the number of the wanted revision.
 	Revision int64
-	// Step is the step of the rollout (spec.versionSteps), or nil. StepMissing explains which version is missing, or is
-	// empty.
-	Step        *v1beta1.VersionStepStatus
-	StepMissing string
+	// Step is the step of the rollout (spec.versionSteps), or nil.
+	Step *v1beta1.VersionStepStatus
 	// Failing is true if machines of the newest revision fail to launch.
 	Failing bool
 	// StartsIn is the time until spec.rolloutAfter, or 0.
@@ -90,7 +88,7 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	return PassPreview{Sets: after, CurrentIndex: v.state.CurrentIndex, OutdatedMachines: v.outdatedMachines(),
 		Bounds: limits, Actions: v.doing(),
 		WaitMessage: v.plan.WaitMessage, StopReason: v.plan.StopReason, Revision: v.number,
-		Step: v.step.status, StepMissing: v.step.blocked, Failing: v.state.Failing, StartsIn: v.startsIn}, nil
+		Step: v.step.status, Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
 // Revisions returns the deployment's sets, oldest first, and the index of the set with the wanted template, or -1.

@@ -383,6 +383,39 @@ const (
 	// ConditionRemediationAllowed is True while unhealthy machines are marked for remediation. Meltdown,
 	// ControlPlaneUnreachable and Frozen are also reasons of this condition.
 	ConditionRemediationAllowed = "RemediationAllowed"
+
+	// ConditionRemediationTemplateReady is False while remediations cannot be created from spec.remediation.templateRef.
+	// Checks without templateRef do not have this condition.
+	ConditionRemediationTemplateReady = "RemediationTemplateReady"
+)
+
+// Reasons of RemediationTemplateReady, in addition to NoTargetCluster.
+const (
+	// ReasonTemplateReady surfaces when remediations can be created from the template.
+	ReasonTemplateReady = "TemplateReady"
+
+	// ReasonKindNotPermitted surfaces when the manager's flag --remediation-kinds does not contain the kind of the
+	// remediation.
+	ReasonKindNotPermitted = "KindNotPermitted"
+
+	// ReasonKindNotInstalled surfaces when the target cluster does not know the kind of the template or of the
+	// remediation.
+	ReasonKindNotInstalled = "KindNotInstalled"
+
+	// ReasonTemplateNotFound surfaces when the template does not exist.
+	ReasonTemplateNotFound = "TemplateNotFound"
+
+	// ReasonTemplateInvalid surfaces when the template has no spec.template.spec, or when the target cluster refuses the
+	// remediation that was created from the template.
+	ReasonTemplateInvalid = "TemplateInvalid"
+
+	// ReasonRemediationForbidden surfaces when the manager may not read the template, or may not read or write the
+	// remediations.
+	ReasonRemediationForbidden = "RemediationForbidden"
+
+	// ReasonRemediationNameTaken surfaces when another client created a remediation with the name of a Node. Machinist
+	// does not touch that remediation.
+	ReasonRemediationNameTaken = "RemediationNameTaken"
 )
 
 // Reasons of RemediationAllowed.

@@ -369,6 +369,16 @@ const (
 	// unhealthy. A remediator outside Machinist must handle the machine. The message names the check.
 	ReasonExternalRemediation = "ExternalRemediation"
 
+	// ReasonExternalRemediationFailed surfaces when an external remediation failed or exceeded its timeout, or when the
+	// machine has no Node to remediate, and spec.remediation.onTimeout of the MachineHealthCheck is None. The machine is
+	// not replaced. The message names the remediation.
+	ReasonExternalRemediationFailed = "ExternalRemediationFailed"
+
+	// ReasonReplaceAfterRemediation surfaces when an external remediation failed or exceeded its timeout, or when the
+	// machine has no Node to remediate, and spec.remediation.onTimeout of the MachineHealthCheck is Replace. The message
+	// names the remediation.
+	ReasonReplaceAfterRemediation = "ReplaceAfterRemediation"
+
 	// ReasonRemediateAnnotation surfaces when a user requested the remediation with the annotation
 	// machinist.dev/remediate.
 	ReasonRemediateAnnotation = "RemediateAnnotation"

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -124,7 +126,56 @@ const (
 	RemediationNone RemediationType = "None"
 )
 
+// RemediationTemplateReference names a remediation template of another operator. The template is in the target cluster.
+type RemediationTemplateReference struct {
+	// apiVersion of the template, such as self-node-remediation.medik8s.io/v1alpha1.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[a-z0-9]+$`
+	APIVersion string `json:"apiVersion"`
+
+	// kind of the template, such as SelfNodeRemediationTemplate. The kind of the remediation is the same without the
+	// ending Template.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*Template$`
+	Kind string `json:"kind"`
+
+	// namespace of the template. The remediations are created in this namespace.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+
+	// name of the template.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+	Name string `json:"name"`
+}
+
+// RemediationKind returns the kind of the remediations that are created from the template.
+func (r RemediationTemplateReference) RemediationKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(r.APIVersion, strings.TrimSuffix(r.Kind, "Template"))
+}
+
+// RemediationTimeoutAction defines what happens to a machine whose external remediation failed or timed out.
+// +kubebuilder:validation:Enum=Replace;None
+type RemediationTimeoutAction string
+
+const (
+	// OnTimeoutReplace requests the replacement of the machine.
+	OnTimeoutReplace RemediationTimeoutAction = "Replace"
+	// OnTimeoutNone only reports the machine.
+	OnTimeoutNone RemediationTimeoutAction = "None"
+)
+
 // HealthCheckRemediation defines what happens to an unhealthy machine.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.templateRef) || self.type == 'External'",message="requires type External",fieldPath=".templateRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || has(self.templateRef)",message="requires templateRef",fieldPath=".timeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.onTimeout) || has(self.templateRef)",message="requires templateRef",fieldPath=".onTimeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) > duration('0s')",message="must be longer than 0s",fieldPath=".timeout"
 type HealthCheckRemediation struct {
 	// type of remediation. With Replace, the owner of the machine replaces the machine. With External, the machine is
 	// marked for a remediator outside Machinist. With None, unhealthy machines are only counted. Defaults to Replace.
@@ -137,6 +188,24 @@ type HealthCheckRemediation struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MaxRetries *int32 `json:"maxRetries,omitempty"`
+
+	// templateRef is a remediation template of another operator, such as Medik8s. For each unhealthy machine with a Node,
+	// the manager creates a remediation from the template in the target cluster. The manager's flag --remediation-kinds
+	// must permit the kind of the remediation. Requires type External. If unset, the machine is only marked.
+	// +optional
+	TemplateRef *RemediationTemplateReference `json:"templateRef,omitempty"`
+
+	// timeout is how long the remediation may take until the machine is healthy. When the time is over, the manager sets
+	// the annotation remediation.medik8s.io/nhc-timed-out on the remediation, and onTimeout applies. If unset, there is
+	// no time limit.
+	// +optional
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// onTimeout defines what happens if the remediation fails or exceeds timeout, or if the machine has no Node to
+	// remediate. With Replace, the owner of the machine replaces the machine. With None, the machine is only reported.
+	// Defaults to None.
+	// +optional
+	OnTimeout RemediationTimeoutAction `json:"onTimeout,omitempty"`
 }
 
 // MachineHealthCheckStatus is the observed state of a health check.
@@ -169,7 +238,7 @@ type MachineHealthCheckStatus struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Targets []string `json:"targets,omitempty"`
 
-	// conditions of the check: RemediationAllowed.
+	// conditions of the check: RemediationAllowed, RemediationTemplateReady.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -454,6 +454,36 @@ const (
 	NodeLabelExcludeFromLoadBalancers = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 
+// Keys on remediations, which the manager creates in the target cluster for an operator such as Medik8s.
+const (
+	// RemediationLabelMachineUID is the UID of the Machine for which the manager created the remediation.
+	//
+	// On: the remediation. Set by: the manager.
+	RemediationLabelMachineUID = "machinist.dev/machine-uid"
+
+	// RemediationAnnotation contains the cluster ID of the installation, the Machine and the UID of its Node. The manager
+	// changes and deletes only remediations whose annotation contains its own cluster ID.
+	//
+	// On: the remediation. Set by: the manager.
+	RemediationAnnotation = "machinist.dev/remediation"
+
+	// RemediationAnnotationNodeName is the name of the Node, as the operators of Medik8s expect it.
+	//
+	// On: the remediation. Set by: the manager.
+	RemediationAnnotationNodeName = "remediation.medik8s.io/node-name"
+
+	// RemediationAnnotationTemplateName is the name of the template, as the operators of Medik8s expect it.
+	//
+	// On: the remediation. Set by: the manager.
+	RemediationAnnotationTemplateName = "remediation.medik8s.io/template-name"
+
+	// RemediationAnnotationTimedOut tells the operator that the remediation has exceeded its timeout.
+	//
+	// On: the remediation. Set by: the manager.
+	// Value: a time (RFC 3339).
+	RemediationAnnotationTimedOut = "remediation.medik8s.io/nhc-timed-out"
+)
+
 // Tags of an instance in its cloud.
 const (
 	// TagCluster is the cluster ID.

@@ -11,11 +11,17 @@ import (
 
 	"machinist.dev/machinist/internal/health/healthcheck"
 	"machinist.dev/machinist/internal/platform/process"
+	"machinist.dev/machinist/internal/platform/validation"
 	"machinist.dev/machinist/internal/platform/wiring"
 )
 
-func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) error {
+func addHealth(op *process.Process, s *settings, serves func(namespace string) bool,
+	metrics *healthcheck.Metrics) error {
 	policy, err := s.health.Policy()
+	if err != nil {
+		return err
+	}
+	kinds, err := validation.ParseRemediationKinds(s.remediationKinds)
 	if err != nil {
 		return err
 	}
@@ -30,6 +36,8 @@ func addHealth(op *process.Process, s *settings, metrics *healthcheck.Metrics) e
 	if target := op.Target(); target != nil {
 		options.Nodes = &healthcheck.Nodes{CachedReader: target.Client, LiveReader: target.LiveClient,
 			IsSynced: target.IsSynced}
+		options.Remediators = &healthcheck.Remediators{Client: target.LiveClient, Kinds: kinds, ClusterID: op.ClusterID(),
+			Serves: serves}
 		nodes = targetEvents(target)
 	}
 	if err := healthcheck.New(options).Wiring().Add(op.Manager(), nodes); err != nil {

@@ -32,6 +32,7 @@ import (
 	"machinist.dev/machinist/internal/platform/process"
 	"machinist.dev/machinist/internal/platform/reachability"
 	"machinist.dev/machinist/internal/platform/tracing"
+	"machinist.dev/machinist/internal/platform/validation"
 	"machinist.dev/machinist/internal/platform/version"
 	"machinist.dev/machinist/internal/platform/versionskew"
 	"machinist.dev/machinist/internal/platform/wiring"
@@ -100,10 +101,16 @@ func run(ctx context.Context, config *process.Config, s *settings, flags *pflag.
 		if target := op.Target(); target != nil {
 			core.ServerVersion = versionskew.NewServer(target.ServerVersion, clock.RealClock{}).Version
 		}
+		if core.RemediationKinds, err = validation.ParseRemediationKinds(s.remediationKinds); err != nil {
+			return err
+		}
 		if err := s.webhook.Serve(ctx, webhook, core); err != nil {
 			return err
 		}
-		return addControllers(ctx, op, s, tracer, core.ServerVersion)
+		serves := func(namespace string) bool {
+			return (config.Namespace == "" || config.Namespace == namespace) && config.Shard().Owns(namespace)
+		}
+		return addControllers(ctx, op, s, tracer, serves, core.ServerVersion)
 	})
 }
 
@@ -126,9 +133,10 @@ func options(log logr.Logger) process.Options {
 	}
 }
 
-// addControllers adds the controllers. The parameter serverVersion is nil if there is no target cluster.
+// addControllers adds the controllers. The function serves reports whether the process is responsible for the Machines
+// of a namespace. The parameter serverVersion is nil if there is no target cluster.
 func addControllers(ctx context.Context, op *process.Process, s *settings, tracer *tracing.Tracer,
-	serverVersion func(context.Context) string) error {
+	serves func(namespace string) bool, serverVersion func(context.Context) string) error {
 	mgr, control := op.Manager(), op.Control()
 	if err := index.RegisterOwned(ctx, control.Cache); err != nil {
 		return err
@@ -183,7 +191,7 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, trace
 	if err := addBudgets(op, ledger); err != nil {
 		return err
 	}
-	return addHealth(op, s, healthMetrics)
+	return addHealth(op, s, serves, healthMetrics)
 }
 
 func addOvershoot(op *process.Process, s *settings) error {

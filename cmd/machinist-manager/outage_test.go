@@ -136,7 +136,7 @@ func runManager(t *testing.T, args ...string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, settings, nil, nil) })
+		ended <- op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, settings, nil, nil, nil) })
 	}()
 	t.Cleanup(func() {
 		stop()

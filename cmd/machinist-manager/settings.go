@@ -9,6 +9,7 @@ import (
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/health/healthcheck"
 	"machinist.dev/machinist/internal/health/overshoot"
+	"machinist.dev/machinist/internal/platform/validation"
 )
 
 type settings struct {
@@ -16,6 +17,7 @@ type settings struct {
 	concurrentDeployments int
 	outdatedNodeTaints    bool
 	health                healthcheck.BuiltIn
+	remediationKinds      []string
 	overshoot             overshoot.Limits
 	webhook               admission.ServingOptions
 }
@@ -25,6 +27,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8,
 		"maximum number of MachineDeployments that are reconciled at the same time")
 	s.health.AddFlags(fs)
+	fs.StringSliceVar(&s.remediationKinds, validation.RemediationKindsFlag, nil,
+		"kinds of remediations that the manager may create in the target cluster, for operators such as Medik8s: KIND.GROUP, such as SelfNodeRemediation.self-node-remediation.medik8s.io. By default, spec.remediation.templateRef of a MachineHealthCheck is refused")
 	s.overshoot.AddFlags(fs)
 	s.webhook.AddFlags(fs)
 	fs.BoolVar(&s.outdatedNodeTaints, "outdated-node-taints", true,
@@ -40,5 +44,6 @@ func (s *settings) validate() error {
 		}
 	}
 	_, err := s.health.Policy()
-	return errors.Join(append(errs, err, s.overshoot.Validate(), s.webhook.Validate())...)
+	_, kindErr := validation.ParseRemediationKinds(s.remediationKinds)
+	return errors.Join(append(errs, err, kindErr, s.overshoot.Validate(), s.webhook.Validate())...)
 }

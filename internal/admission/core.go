@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,8 @@ type CoreWebhook struct {
 	// ServerVersion returns the version of the target cluster's API server, or "" if it is unknown. It is nil if there
 	// is no target cluster.
 	ServerVersion func(context.Context) string
+	// RemediationKinds are the kinds of remediations that the manager may create.
+	RemediationKinds []schema.GroupKind
 }
 
 // NewCoreWebhook returns the handler of the manager's webhook. The scheme must have the core kinds. The handler reads
@@ -61,7 +64,9 @@ func (c *CoreWebhook) Handle(ctx context.Context, r admission.Request) admission
 				ServerVersion: c.serverVersion(ctx)})
 		})
 	case "MachineHealthCheck":
-		return review(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return ValidateHealthCheck(h) })
+		return review(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result {
+			return ValidateHealthCheck(h, c.RemediationKinds)
+		})
 	case "MachineDisruptionBudget":
 		return review(c.decoder, r, func(b *v1beta1.MachineDisruptionBudget, _ bool) Result {
 			return ValidateBudget(b, c.clock.Now())

@@ -1,6 +1,9 @@
 package admission
 
 import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	content "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -8,8 +11,8 @@ import (
 	"machinist.dev/machinist/internal/platform/validation"
 )
 
-// ValidateHealthCheck validates a MachineHealthCheck.
-func ValidateHealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
+// ValidateHealthCheck validates a MachineHealthCheck. The manager may create remediations only of the given kinds.
+func ValidateHealthCheck(c *v1beta1.MachineHealthCheck, kinds []schema.GroupKind) (v Result) {
 	spec := field.NewPath("spec")
 	conditions := spec.Child("unhealthyNodeConditions")
 	v.refuse(validation.HealthCheck(c)...)
@@ -29,6 +32,7 @@ func ValidateHealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 		v.warn(conditions,
 			"without conditions and nodeStartupTimeout, a selected machine is unhealthy only if it failed or if its Node was deleted; the built-in policy does not apply to selected machines")
 	}
+	v.checkRemediation(c.Spec.Remediation, kinds)
 	switch m, text := c.Spec.MaxUnhealthy, c.Spec.UnhealthyRange; {
 	case text != "":
 		if r, err := v1beta1.ParseUnhealthyRange(text); err == nil && r.Max == 0 {
@@ -41,6 +45,19 @@ func ValidateHealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 		v.warn(spec.Child("maxUnhealthy"), "with %s, no machine is ever replaced", m.String())
 	}
 	return v
+}
+
+func (v *Result) checkRemediation(r v1beta1.HealthCheckRemediation, kinds []schema.GroupKind) {
+	if r.TemplateRef == nil {
+		return
+	}
+	at := field.NewPath("spec", "remediation")
+	if kind := r.TemplateRef.RemediationKind().GroupKind(); !slices.Contains(kinds, kind) {
+		v.refuse(field.Invalid(at.Child("templateRef", "kind"), r.TemplateRef.Kind, validation.RemediationNotPermitted(kind)))
+	}
+	if r.Timeout == nil {
+		v.warn(at.Child("timeout"), "without a timeout, a machine stays unhealthy if its remediation never ends")
+	}
 }
 
 // ValidateClass validates a MachineClass, except its providerSpec.

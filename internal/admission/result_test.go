@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -399,6 +400,11 @@ func TestHealthCheck(t *testing.T) {
 		return []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeConditionType(kind), Status: status, Timeout: *timeout}}
 	}
 	good := condition("Ready", corev1.ConditionUnknown, minute)
+	template := func(kind string, timeout *metav1.Duration) v1beta1.MachineHealthCheckSpec {
+		return v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good, Remediation: v1beta1.HealthCheckRemediation{
+			Type: v1beta1.RemediationExternal, Timeout: timeout, TemplateRef: &v1beta1.RemediationTemplateReference{
+				APIVersion: "fencing.example.com/v1", Kind: kind, Namespace: "fencing", Name: "default"}}}
+	}
 	for name, test := range map[string]struct {
 		spec v1beta1.MachineHealthCheckSpec
 		want
@@ -434,8 +440,18 @@ func TestHealthCheck(t *testing.T) {
 			want{warnings: []string{"spec.unhealthyRange: with [0-0], no machine"}}},
 		"a range instead of maxUnhealthy": {v1beta1.MachineHealthCheckSpec{UnhealthyNodeConditions: good,
 			UnhealthyRange: "[3-5]", MaxUnhealthy: ptr.To(intstr.FromInt(0))}, want{}},
+		"a remediation of a permitted kind": {template("PowerCycleTemplate", minute), want{}},
+		"a remediation without a timeout": {template("PowerCycleTemplate", nil),
+			want{warnings: []string{"spec.remediation.timeout: without a timeout"}}},
+		"a remediation of another kind": {template("SelfNodeRemediationTemplate", minute),
+			want{errors: []string{`spec.remediation.templateRef.kind: Invalid value: "SelfNodeRemediationTemplate": ` +
+				`the manager does not permit remediations of kind SelfNodeRemediation.fencing.example.com: ` +
+				`add SelfNodeRemediation.fencing.example.com to its flag --remediation-kinds`}}},
 	} {
-		t.Run(name, func(t *testing.T) { test.check(t, ValidateHealthCheck(&v1beta1.MachineHealthCheck{Spec: test.spec})) })
+		t.Run(name, func(t *testing.T) {
+			test.check(t, ValidateHealthCheck(&v1beta1.MachineHealthCheck{Spec: test.spec},
+				[]schema.GroupKind{{Group: "fencing.example.com", Kind: "PowerCycle"}}))
+		})
 	}
 }
 

@@ -499,6 +499,9 @@ fixed names and namespaces in this file. Additional keys of the dict:
 {{- $_ := set $rule "resourceNames" $names }}
 {{- end }}
 {{- end }}
+{{- range $kind := $scope.remediationKinds }}
+{{- $_ := set $role "rules" (concat $role.rules (include "machinist.remediationRules" $kind | fromYamlArray)) }}
+{{- end }}
 ---
 {{ toYaml $role }}
 {{- $namespaces := list ($role.metadata.namespace | default $scope.within) }}
@@ -527,6 +530,18 @@ subjects:
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{- /* The rules for a kind of remediations, such as SelfNodeRemediation.self-node-remediation.medik8s.io, and for its
+       templates. */ -}}
+{{- define "machinist.remediationRules" -}}
+{{- $parts := splitn "." 2 . -}}
+- apiGroups: [{{ $parts._1 }}]
+  resources: [{{ lower $parts._0 }}s]
+  verbs: [get, list, create, patch, delete]
+- apiGroups: [{{ $parts._1 }}]
+  resources: [{{ lower $parts._0 }}templates]
+  verbs: [get]
 {{- end }}
 
 {{- /* All roles of a process, for the clusters whose objects the release installs. */ -}}
@@ -561,6 +576,7 @@ subjects:
 {{- $_ := set $scope "file" (printf "files/rbac/%s-target.yaml" .component) }}
 {{- $_ := set $scope "within" "" }}
 {{- $_ := set $scope "subjects" .root.Values.rbac.targetSubjects }}
+{{- $_ := set $scope "remediationKinds" .values.remediationKinds }}
 {{ include "machinist.roles" $scope }}
 {{- end }}
 {{- end }}

@@ -10,6 +10,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
 // deleteMachine returns the steps of the machine's deletion or replacement, or nil. A replacement starts when the
@@ -32,7 +33,7 @@ func (o Facts) replaceMachine() *track {
 	var turn Step
 	c := o.condition(v1beta1.ConditionRemediationRequested)
 	switch {
-	case c != nil && c.Status == metav1.ConditionTrue && c.Reason != v1beta1.ReasonExternalRemediation:
+	case c != nil && c.Status == metav1.ConditionTrue && !machinestate.IsExternalRemediation(c.Reason):
 		t = begin(Replace, c.LastTransitionTime.Time)
 		turn = blockedStep("Turn", c)
 		turn.WaitedFor = "the set to replace the machine, within spec.remediation.maxInFlight"

@@ -196,7 +196,8 @@ func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) 
 // not mean that the revision is broken.
 func requestedByHealthCheck(reason string) bool {
 	switch reason {
-	case v1beta1.ReasonMachineHealthCheck, v1beta1.ReasonBuiltInPolicy, v1beta1.ReasonExternalRemediation:
+	case v1beta1.ReasonMachineHealthCheck, v1beta1.ReasonBuiltInPolicy, v1beta1.ReasonExternalRemediation,
+		v1beta1.ReasonExternalRemediationFailed, v1beta1.ReasonReplaceAfterRemediation:
 		return true
 	}
 	return false

@@ -33,6 +33,9 @@ type Options struct {
 	LiveClient client.Client
 	// Nodes reads the target cluster. It is nil if there is no target cluster.
 	Nodes *Nodes
+	// Remediators is nil if the manager may not create remediations for other operators, or if there is no target
+	// cluster.
+	Remediators *Remediators
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -102,8 +105,9 @@ type pass struct {
 	checks   []v1beta1.MachineHealthCheck
 	subjects []Subject
 	// sets maps the UID of a controller, such as a MachineSet, to all its machines, including those being deleted.
-	sets       map[types.UID][]*v1beta1.Machine
-	frozenSets map[types.NamespacedName]bool
+	sets         map[types.UID][]*v1beta1.Machine
+	frozenSets   map[types.NamespacedName]bool
+	remediations remediations
 
 	// requeueAfter is the time until the next pass without an event. Zero means never.
 	requeueAfter time.Duration
@@ -128,14 +132,17 @@ func (p *pass) run(ctx context.Context) error {
 	var errs []error
 	groups := p.groups()
 	p.Metrics.setUnselected(groups)
-	errs = append(errs, p.recordRetries(ctx, groups))
-	desired := map[types.UID]desiredByPolicy{}
-	for _, g := range groups {
+	errs = append(errs, p.recordRetries(ctx, groups), p.readRemediations(ctx, groups))
+	desired, decisions := map[types.UID]desiredByPolicy{}, make([]Decision, len(groups))
+	for i, g := range groups {
 		p.checkOwners(ctx, g, situation)
-		j := Decide(g.policy, g.subjects, situation)
-		p.requeueIn(j.RecheckAfter)
-		merge(desired, g.policy, j.DesiredConditions)
-		errs = append(errs, p.report(ctx, g, j))
+		decisions[i] = Decide(g.policy, g.subjects, situation)
+		p.requeueIn(decisions[i].RecheckAfter)
+		merge(desired, g.policy, decisions[i].DesiredConditions)
+	}
+	errs = append(errs, p.updateRemediations(ctx, groups, desired, situation))
+	for i, g := range groups {
+		errs = append(errs, p.report(ctx, g, decisions[i]))
 	}
 	if slices.ContainsFunc(errs, apierrors.IsConflict) {
 		// The cache is outdated, so more Nodes may be unhealthy than it shows.

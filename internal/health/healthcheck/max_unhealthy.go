@@ -33,6 +33,13 @@ type Subject struct {
 	Retries int
 	// RetriesResetIn is how much longer the machine must work until Retries returns to 0. It may be negative.
 	RetriesResetIn time.Duration
+	// FollowsTemplate means that Policy.External of the policy applies to this machine. If several policies have a
+	// template, the first one applies.
+	FollowsTemplate bool
+	// Remediation is the remediation of the machine from this template, or nil. RemediationUnknown means that the
+	// remediations could not be read.
+	Remediation        *Remediation
+	RemediationUnknown bool
 }
 
 // ConditionReason contains the reason and the message of a condition.
@@ -78,17 +85,19 @@ type Decision struct {
 // Decide selects the machines of one policy to remediate, in view of all machines of the policy.
 func Decide(p Policy, subjects []Subject, s Situation) Decision {
 	var j Decision
-	evaluations := make([]Evaluation, len(subjects))
+	evaluations, progress := make([]Evaluation, len(subjects)), make([]Progress, len(subjects))
 	unwell, unlaunched, inMeltdown := 0, 0, false
 	var frozen []string
 	for i, subject := range subjects {
-		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.ForDomains(subject.domains()...))
-		evaluations[i] = v
+		clock := s.Clocks.ForDomains(subject.domains()...)
+		v := Evaluate(p, subject.Machine, subject.Node, s.Now, clock)
+		evaluations[i], progress[i] = v, p.progress(subject, s.Now, clock)
 		j.ExpectedCount++
 		if v.Health == HealthHealthy {
 			j.HealthyCount++
 		}
 		j.recheckIn(v.RecheckAfter)
+		j.recheckIn(progress[i].RecheckAfter)
 		if !v.InTrouble {
 			continue
 		}
@@ -124,7 +133,8 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 			!tooMany && !tooFew && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen &&
 			p.needsMark(subject.Machine):
 			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, RequestsReplacement: true,
-				Reason: ConditionReason{p.Reason, p.Name + ": " + v.Explanation + nodeNote(subject)}})
+				Reason: ConditionReason{p.markReason(subject, progress[i]),
+					p.Name + ": " + strings.TrimSpace(v.Explanation+" "+progress[i].Explanation) + nodeNote(subject)}})
 		}
 	}
 	slices.Sort(j.Targets)

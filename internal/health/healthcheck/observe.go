@@ -30,18 +30,22 @@ func (p *pass) readChecks(ctx context.Context) error {
 	if err := p.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return fmt.Errorf("list health checks: %w", err)
 	}
-	p.checks = slices.DeleteFunc(list.Items, func(c v1beta1.MachineHealthCheck) bool {
-		return !c.DeletionTimestamp.IsZero()
-	})
-	slices.SortFunc(p.checks, func(a, b v1beta1.MachineHealthCheck) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	p.checks = inOrder(list.Items)
 	uids := make(map[types.UID]bool, len(p.checks))
 	for i := range p.checks {
 		uids[p.checks[i].UID] = true
 	}
 	p.state.forgetOld(p.now, uids)
 	return nil
+}
+
+// inOrder returns the checks that are not being deleted, sorted by name.
+func inOrder(checks []v1beta1.MachineHealthCheck) []v1beta1.MachineHealthCheck {
+	checks = slices.DeleteFunc(checks, func(c v1beta1.MachineHealthCheck) bool { return !c.DeletionTimestamp.IsZero() })
+	slices.SortFunc(checks, func(a, b v1beta1.MachineHealthCheck) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return checks
 }
 
 func (p *pass) readMachines(ctx context.Context) error {
@@ -120,13 +124,8 @@ func (p *pass) groups() []group {
 	for i := range p.checks {
 		c := &p.checks[i]
 		g := group{policy: PolicyOf(c), check: c, namespace: c.Namespace}
-		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
-		if errs := validation.HealthCheck(c); len(errs) > 0 {
-			g.unusable, selector = ConditionReason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}, labels.Nothing()
-		}
-		if err != nil {
-			g.unusable, selector = ConditionReason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}, labels.Nothing()
-		}
+		var selector labels.Selector
+		selector, g.unusable = selectorOf(c)
 		checks, usable = append(checks, g), append(usable, selector)
 		selectors[c.Namespace] = append(selectors[c.Namespace], i)
 	}
@@ -160,6 +159,18 @@ func (p *pass) groups() []group {
 		checks = append(checks, *builtIn[namespace])
 	}
 	return checks
+}
+
+// selectorOf returns the selector of a check. An unusable check selects nothing.
+func selectorOf(c *v1beta1.MachineHealthCheck) (labels.Selector, ConditionReason) {
+	selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
+	if err != nil {
+		return labels.Nothing(), ConditionReason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}
+	}
+	if errs := validation.HealthCheck(c); len(errs) > 0 {
+		return labels.Nothing(), ConditionReason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}
+	}
+	return selector, ConditionReason{}
 }
 
 func (p *pass) checkOwners(ctx context.Context, g group, s Situation) {

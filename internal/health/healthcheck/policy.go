@@ -40,6 +40,8 @@ type Policy struct {
 	// MaxRetries limits how often a machine is replaced if each replacement fails soon after its creation. Nil means no
 	// limit.
 	MaxRetries *int32
+	// External is nil unless another operator remediates the machines from a template.
+	External *External
 }
 
 // PolicyOf returns the policy of a MachineHealthCheck. Empty and invalid fields get their defaults.
@@ -51,6 +53,7 @@ func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 		MaxUnhealthy:      c.MaxUnhealthyOrDefault(),
 		Type:              c.Spec.Remediation.TypeOrDefault(),
 		MaxRetries:        c.Spec.Remediation.MaxRetries,
+		External:          externalOf(c.Spec.Remediation),
 	}
 	if p.Type == v1beta1.RemediationExternal {
 		p.Reason = v1beta1.ReasonExternalRemediation

@@ -49,6 +49,7 @@ func (p *pass) report(ctx context.Context, g group, j Decision) error {
 		why = g.unusable
 	}
 	p.setCondition(g.check, status, why)
+	p.setTemplateCondition(g, status)
 	return p.writeStatus(ctx, g.check, status)
 }
 
@@ -132,6 +133,16 @@ const (
 
 	// reasonWithdrawn surfaces when the replacement of the machine is no longer requested.
 	reasonWithdrawn = "RemediationWithdrawn"
+
+	// reasonCreated surfaces when the manager has created a remediation for another operator.
+	reasonCreated = "RemediationCreated"
+
+	// reasonTimedOut surfaces when a remediation of another operator has exceeded its timeout.
+	reasonTimedOut = "RemediationTimedOut"
+
+	// reasonDeleted surfaces when the manager has deleted a remediation of another operator. The message contains the
+	// reason.
+	reasonDeleted = "RemediationDeleted"
 )
 
 func (p *pass) event(about client.Object, kind, reason, message string) {

@@ -34,6 +34,7 @@ target: {kubeconfigSecret: {name: target-kubeconfig, key: config}}
 		"machinist-in-the-target": machinist(`
 install: {processes: false, control: false}
 rbac: {targetSubjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: machinist}]}
+remediationKinds: [SelfNodeRemediation.self-node-remediation.medik8s.io]
 `),
 		"machinist-one-namespace": machinist(`
 watchNamespace: team-a
@@ -50,6 +51,7 @@ commonLabels: {team: common, app.kubernetes.io/name: ignored}
 image: {registry: registry.example, repository: manager, digest: "sha256:` + strings.Repeat("0", 64) + `"}
 imagePullSecrets: [{name: pull}]
 policies: {restrictedNodeLabelPrefixes: [kubernetes.io, trusted.example.com]}
+remediationKinds: [SelfNodeRemediation.self-node-remediation.medik8s.io, PowerCycle.fencing.example.com]
 webhook: {clientCASecret: api-server-clients}
 metrics:
   certSecret: machinist-metrics

@@ -85,7 +85,13 @@ func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || IsIn
 func FailedOrUnhealthy(m *v1beta1.Machine) bool {
 	return HasFailed(m) ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) &&
-			RemediationReason(m) != v1beta1.ReasonExternalRemediation
+			!IsExternalRemediation(RemediationReason(m))
+}
+
+// IsExternalRemediation reports whether the reason of the condition RemediationRequested leaves a machine to a
+// remediator outside Machinist, so that the MachineSet does not replace the machine.
+func IsExternalRemediation(reason string) bool {
+	return reason == v1beta1.ReasonExternalRemediation || reason == v1beta1.ReasonExternalRemediationFailed
 }
 
 // ReplacementExempt reports whether the MachineSet leaves a machine in place although ToBeReplaced is true for it. The

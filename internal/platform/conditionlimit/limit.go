@@ -41,7 +41,8 @@ var (
 		v1beta1.ConditionOrphanRemovalBlocked, v1beta1.ConditionUserDataWarning,
 		v1beta1.ConditionUserDataChanged, v1beta1.ConditionAccountChanged, v1beta1.ConditionJoinBlocked}}
 	Budget      = Kind{Most: 16, Own: []string{v1beta1.ConditionValid}}
-	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed}}
+	HealthCheck = Kind{Most: 16, Own: []string{v1beta1.ConditionRemediationAllowed,
+		v1beta1.ConditionRemediationTemplateReady}}
 )
 
 // Apply makes room for all conditions that Machinist writes. If the list is too long, Apply removes the last conditions

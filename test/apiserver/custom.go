@@ -16,6 +16,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/apiserver/crd"
 	sources "machinist.dev/machinist/test/manifests/sources"
+	"machinist.dev/machinist/test/remediator"
 )
 
 // Custom stores an object whose kind has no Go type. Clients read and write such an object as unstructured.
@@ -49,9 +50,10 @@ func (untyped) shallowCopy(o client.Object) client.Object {
 	return &c
 }
 
-// sourceDefinitions returns the CustomResourceDefinitions of the systems from which Machinist can migrate. The server
-// serves such a kind while its definition is stored.
-func sourceDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
+// otherDefinitions returns the CustomResourceDefinitions of other systems: those from which Machinist can migrate, and
+// those that remediate machines. The server serves such a kind while its definition is stored.
+func otherDefinitions() (all []*apiextensionsv1.CustomResourceDefinition) {
+	all = remediator.Definitions()
 	for _, group := range provider.Sources() {
 		for _, object := range slices.Concat(sources.CRDs(group), sources.LinkedCRDs(group)) {
 			definition := &apiextensionsv1.CustomResourceDefinition{}

@@ -119,7 +119,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	}
 	// A client may ask for a kind of another system without a version.
 	var versions []schema.GroupVersion
-	for _, d := range sourceDefinitions() {
+	for _, d := range otherDefinitions() {
 		versions = append(versions, schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name})
 	}
 	mapper := meta.NewDefaultRESTMapper(versions)
@@ -218,7 +218,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	add(eventsv1.SchemeGroupVersion, "events", true,
 		shapeOf(func(l *eventsv1.EventList) *[]eventsv1.Event { return &l.Items }),
 		baseStrategy{})
-	for _, d := range sourceDefinitions() {
+	for _, d := range otherDefinitions() {
 		gv := schema.GroupVersion{Group: d.Spec.Group, Version: storageVersion(d).Name}
 		register(&kind{shape: untyped{}, gvk: gv.WithKind(d.Spec.Names.Kind), plural: d.Spec.Names.Plural,
 			namespaced: d.Spec.Scope == apiextensionsv1.NamespaceScoped, definition: d.Name, strategy: newUntypedStrategy(d)})

@@ -24,6 +24,7 @@ import (
 	"machinist.dev/machinist/internal/platform/reachability"
 	"machinist.dev/machinist/internal/platform/wiring"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/remediator"
 )
 
 // Controllers is a set of optional controllers that run in a world, in addition to those that create and maintain
@@ -46,6 +47,8 @@ const (
 	// CloudController imitates a cloud controller manager: kubelets register without a provider ID, and the cloud
 	// controller sets the ID later. AllControllers does not include CloudController.
 	CloudController
+	// Remediators lets the manager create remediations for another operator. AllControllers does not include Remediators.
+	Remediators
 
 	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
 )
@@ -220,8 +223,16 @@ func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controll
 		if err != nil {
 			return nil, err
 		}
+		var remediators *healthcheck.Remediators
+		if w.safety.optionalReconcilers.has(Remediators) {
+			remediators = &healthcheck.Remediators{Client: targetLive, ClusterID: clusterID}
+			for _, kind := range remediator.Kinds() {
+				remediators.Kinds = append(remediators.Kinds, kind.GroupKind())
+			}
+		}
 		p.health = successor(healthcheck.New(healthcheck.Options{
-			Client: control, LiveClient: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy,
+			Remediators: remediators,
+			Client:      control, LiveClient: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy,
 			MeltdownThreshold: healthThreshold,
 			StopReason:        p.reach.StopReason, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
 			Nodes: &healthcheck.Nodes{CachedReader: target, LiveReader: targetLive, IsSynced: p.target.synced},

@@ -396,6 +396,7 @@ func (v version) belongsTo(members func(set uid) bool) bool {
 // instance.
 func (o *oracle) target(c apiserver.Change) {
 	o.checkTargetChange(c)
+	o.mayRemediateByOperator(c)
 	node, ok := c.New.(*corev1.Node)
 	o.drains(c)
 	if ok {

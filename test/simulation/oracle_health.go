@@ -165,6 +165,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		o.mayActInOutage(c, "created")
 		return
 	}
+	o.mayReplaceAfterRemediation(before, after)
 	if requested(after) && !requested(before) {
 		o.mayActInOutage(c, "marked")
 		o.mayMark(after)
@@ -175,7 +176,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 	}
 	o.mayActInOutage(c, "deleted")
 	owner := metav1.GetControllerOfNoCopy(before)
-	if requested(before) || interrupted(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil ||
+	if requested(before) && !leftToOperator(before) || interrupted(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil ||
 		o.sets[owner.UID] == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,6 +44,8 @@ type safetyState struct {
 	meltdownEnded time.Time
 	slept         []time.Time
 	requests      map[string]requester
+	// operatorResult is the result of the remediations of another operator, or empty if there is no operator.
+	operatorResult metav1.ConditionStatus
 }
 
 func (g safetyState) clone() safetyState {
@@ -69,7 +72,7 @@ func (w *World) safetyChoices() []choice {
 	if w.safety.optionalReconcilers == 0 {
 		return nil
 	}
-	return slices.Concat(w.outageChoices(), w.signing())
+	return slices.Concat(w.outageChoices(), w.signing(), w.operate())
 }
 
 func (w *World) safetyDue() (at time.Time, any bool) {
@@ -92,7 +95,7 @@ func (w *World) safetyMissing() (missing []string) {
 	if w.safety.optionalReconcilers == 0 {
 		return nil
 	}
-	return slices.Concat(w.outdatedTaintsLeft(), w.certificatesMissing(), w.frozenObjects())
+	return slices.Concat(w.outdatedTaintsLeft(), w.certificatesMissing(), w.frozenObjects(), w.remediationsLeft())
 }
 
 func stopUsers() Action {

@@ -57,7 +57,7 @@ const (
 // Groups returns all groups.
 func Groups() []Group {
 	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions, Incidents,
-		Placements}
+		Placements, Remediation}
 }
 
 // Scenarios returns all scenarios.
@@ -112,7 +112,7 @@ func Scenarios() []Scenario {
 	}, drainScenarios(), drainRuleScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
 		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
-		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), versionStepScenarios())
+		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), remediationScenarios())
 }
 
 // churn returns actions of impatient users who change a deployment while instances break.

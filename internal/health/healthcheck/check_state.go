@@ -32,10 +32,10 @@ type checkState struct {
 	// contains the machines that were deleted since the last pass. Event handlers write to goneMachines, so state.mu
 	// guards this map.
 	predecessors, goneMachines map[types.UID][]Predecessor
-	// remediationsRead is the time at which the remediations of other operators were last read. remediationsBusy means
-	// that there was a remediation, a machine that needs one, or a problem.
-	remediationsRead time.Time
-	remediationsBusy bool
+	// remediationsUntil is the time until which the remediations of other operators are read regularly.
+	remediationsUntil time.Time
+	// remediationSignals are the remediations that were read last. Their timeouts continue while they cannot be read.
+	remediationSignals []Signal
 }
 
 func newState() *state {

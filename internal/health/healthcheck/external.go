@@ -115,7 +115,7 @@ func (e External) Progress(s Subject, now time.Time, clock Clock) Progress {
 	case e.Timeout == 0:
 		return Progress{}
 	}
-	left := clock.timeLeft(e.Timeout, Signal{UID: r.UID, Type: kind, StartTime: r.CreationTime}, now)
+	left := clock.timeLeft(e.Timeout, r.signal(), now)
 	if left <= 0 {
 		return Progress{HasFailed: true, TimeIsUp: true, Explanation: fmt.Sprintf("%s has exceeded its timeout.", r)}
 	}

@@ -52,7 +52,6 @@ func (p *pass) updateRemediations(ctx context.Context, groups []group, desired m
 			facts[uid], checks[uid] = f, g.check
 		}
 	}
-	p.state.remediationsBusy = len(facts) > 0 || p.remediations.isIncomplete || len(p.remediations.problems) > 0
 	var errs []error
 	for _, uid := range slices.Sorted(maps.Keys(facts)) {
 		f := facts[uid]
@@ -61,10 +60,13 @@ func (p *pass) updateRemediations(ctx context.Context, groups []group, desired m
 			errs = append(errs, p.applyRemediation(ctx, uid, a, f, checks[uid], s))
 		}
 	}
-	if p.state.remediationsBusy {
+	isUnsolved := func(problem ConditionReason) bool { return problem.Reason != "" }
+	if len(facts) > 0 || p.remediations.isIncomplete || len(p.remediations.problems) > 0 ||
+		slices.ContainsFunc(slices.Collect(maps.Values(p.remediations.ofCheck)), isUnsolved) {
+		p.state.remediationsUntil = p.now.Add(remediationSettle)
+	}
+	if p.now.Before(p.state.remediationsUntil) {
 		p.requeueIn(remediationPoll)
-	} else {
-		p.requeueIn(remediationIdle)
 	}
 	return errors.Join(errs...)
 }

@@ -55,6 +55,11 @@ func (r Remediation) String() string {
 	return fmt.Sprintf("%s %s/%s", r.Kind.Kind, r.Namespace, r.Name)
 }
 
+// signal identifies the remediation for the measurement of its timeout.
+func (r Remediation) signal() Signal {
+	return Signal{UID: r.UID, Type: r.Kind.Kind, StartTime: r.CreationTime}
+}
+
 // comesFrom reports whether a remediation was created from a template.
 func (r Remediation) comesFrom(t v1beta1.RemediationTemplateReference) bool {
 	return r.Kind.GroupKind() == t.RemediationKind().GroupKind() && r.Namespace == t.Namespace && r.Template == t.Name

@@ -23,8 +23,9 @@ const (
 	// remediationPoll is how often remediations are read while there are any. Remediations take minutes, so a watch of
 	// kinds that may not be installed would gain little.
 	remediationPoll = 10 * time.Second
-	// remediationIdle is how often remediations are read otherwise. A request of the former leader may have arrived late.
-	remediationIdle = 10 * time.Minute
+	// remediationSettle is how long remediations are read after the start of the process, and after the last one is gone.
+	// The API server may carry out a request long after its client has given up.
+	remediationSettle = 2 * time.Minute
 )
 
 // remediations are the remediations that a pass has read.
@@ -49,10 +50,20 @@ func (p *pass) readRemediations(ctx context.Context, groups []group) error {
 	var errs []error
 	if p.Remediators != nil && len(p.Remediators.Kinds) > 0 && p.remediationsDue(groups) {
 		p.remediations.isRead = true
-		p.state.remediationsRead = p.now
 		for _, kind := range p.Remediators.Kinds {
 			errs = append(errs, p.listRemediations(ctx, kind))
 		}
+	}
+	if p.remediations.isRead && !p.remediations.isIncomplete {
+		p.state.remediationSignals = nil
+		for _, all := range p.remediations.byMachine {
+			for _, r := range all {
+				p.state.remediationSignals = append(p.state.remediationSignals, r.signal())
+			}
+		}
+	}
+	for _, s := range p.state.remediationSignals {
+		p.state.seen.firstObserved(s, p.now)
 	}
 	followed := map[types.UID]bool{}
 	for _, g := range groups {
@@ -80,8 +91,10 @@ func (p *pass) readRemediations(ctx context.Context, groups []group) error {
 
 // remediationsDue reports whether the remediations must be read in this pass.
 func (p *pass) remediationsDue(groups []group) bool {
-	if p.state.remediationsBusy || p.now.Sub(p.state.remediationsRead) >= remediationIdle ||
-		p.state.remediationsRead.After(p.now) {
+	if p.state.remediationsUntil.IsZero() {
+		p.state.remediationsUntil = p.now.Add(remediationSettle)
+	}
+	if p.now.Before(p.state.remediationsUntil) || len(p.state.remediationSignals) > 0 {
 		return true
 	}
 	for _, g := range groups {
@@ -98,7 +111,6 @@ func (p *pass) remediationsDue(groups []group) bool {
 			}
 		}
 	}
-	p.requeueIn(remediationIdle - p.now.Sub(p.state.remediationsRead))
 	return false
 }
 

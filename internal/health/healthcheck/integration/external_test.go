@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +21,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 
 	"machinist.dev/machinist/test/env"
+	"machinist.dev/machinist/test/remediator"
 )
 
 // The remediation has the content that the operators of Medik8s expect. It is deleted when the machine is healthy, and
@@ -28,7 +30,7 @@ import (
 // Rules: external-remediation-contract, one-remediation-per-machine.
 func TestOperatorRemediatesMachine(t *testing.T) {
 	b := newRemediatorBench(t)
-	c := b.check(b.leave(selfNode, 10*time.Minute, ""))
+	c := b.check(b.leave(remediator.SelfNode, 10*time.Minute, ""))
 	machines := b.machines(3)
 	b.pass()
 	b.wantTemplate(c, v1beta1.ReasonTemplateReady, "")
@@ -44,12 +46,12 @@ func TestOperatorRemediatesMachine(t *testing.T) {
 	node := machines[0].Status.NodeRef
 	spec, _, err := unstructured.NestedMap(o.Object, "spec")
 	b.must(err)
-	if o.GroupVersionKind() != selfNode || o.GetName() != node.Name || o.GetNamespace() != b.namespace ||
+	if o.GroupVersionKind() != remediator.SelfNode || o.GetName() != node.Name || o.GetNamespace() != b.namespace ||
 		fmt.Sprint(spec) != "map[remediationStrategy:ResourceDeletion retries:3]" || len(o.GetOwnerReferences()) != 0 {
 		t.Errorf("the remediation is %+v", o)
 	}
 	for key, want := range map[string]string{"remediation.medik8s.io/node-name": node.Name,
-		"remediation.medik8s.io/template-name": templateName} {
+		"remediation.medik8s.io/template-name": remediator.TemplateName} {
 		if got := o.GetAnnotations()[key]; got != want {
 			t.Errorf("annotation %s is %q, want %q", key, got, want)
 		}
@@ -57,24 +59,25 @@ func TestOperatorRemediatesMachine(t *testing.T) {
 	if o.GetLabels()["machinist.dev/machine-uid"] != string(machines[0].UID) {
 		t.Errorf("labels %v", o.GetLabels())
 	}
-	b.operate(working)
+	b.operate(metav1.ConditionUnknown)
 	b.advance(time.Minute)
 	b.wantNoWrites()
 	if b.remediation().GetUID() != o.GetUID() {
 		t.Error("the remediation was created again")
 	}
-	b.operate(b.rebooting(machines[0]))
+	b.operate(metav1.ConditionTrue, machines[0])
 	b.pass()
 	b.wantMarked()
 	if b.remediation().GetDeletionTimestamp() == nil {
 		t.Error("the remediation of a healthy machine is not deleted")
 	}
-	b.operate(working)
+	b.operate(metav1.ConditionUnknown)
 	b.wantNoRemediation()
 	b.pass()
 	b.wantNoWrites()
-	if due := b.pass(); due < time.Minute {
-		t.Errorf("without remediations, the next pass is due after %s", due)
+	b.advance(2 * time.Minute)
+	if due := b.pass(); due != 0 {
+		t.Errorf("long after the last remediation, the next pass is due after %s", due)
 	}
 	reported := strings.Join(b.reported(), "\n")
 	for _, event := range []string{"Normal RemediationCreated Created SelfNodeRemediation",
@@ -96,10 +99,10 @@ func TestRemediationThatNeverEnds(t *testing.T) {
 	} {
 		t.Run("onTimeout "+string(action), func(t *testing.T) {
 			b := newRemediatorBench(t)
-			b.check(b.leave(selfNode, 20*time.Minute, action))
+			b.check(b.leave(remediator.SelfNode, 20*time.Minute, action))
 			m := b.machines(3)[0]
 			b.startRemediation(m)
-			b.operate(working)
+			b.operate(metav1.ConditionUnknown)
 			b.advance(19 * time.Minute)
 			b.wantReason(m, v1beta1.ReasonExternalRemediation)
 			if _, found := b.remediation().GetAnnotations()[v1beta1.RemediationAnnotationTimedOut]; found {
@@ -115,9 +118,9 @@ func TestRemediationThatNeverEnds(t *testing.T) {
 				" has exceeded its timeout.") {
 				t.Errorf("the message is %q", mark.Message)
 			}
-			b.operate(working)
-			b.restart() // The timeout is recorded, so it does not start again.
-			b.advance(time.Minute)
+			b.operate(metav1.ConditionUnknown)
+			b.restart() // The timeout of the remediation is recorded, so it does not start again.
+			b.advance(5 * time.Minute)
 			b.wantReason(m, reason)
 			b.wantNoWrites()
 			b.remediation()
@@ -128,11 +131,11 @@ func TestRemediationThatNeverEnds(t *testing.T) {
 // Rule: external-remediation-ends.
 func TestFailedRemediation(t *testing.T) {
 	b := newRemediatorBench(t)
-	c := b.check(b.leave(selfNode, 0, v1beta1.OnTimeoutReplace))
-	machines := b.machines(3)
+	c := b.check(b.leave(remediator.SelfNode, 0, v1beta1.OnTimeoutReplace))
+	machines := b.machines(8)
 	m := machines[0]
 	b.startRemediation(m)
-	b.operate(failing)
+	b.operate(metav1.ConditionFalse)
 	b.pass()
 	b.wantReason(m, v1beta1.ReasonReplaceAfterRemediation)
 	if mark := b.mark(m); !strings.Contains(mark.Message, "failed: RemediationFinished.") {
@@ -140,7 +143,7 @@ func TestFailedRemediation(t *testing.T) {
 	}
 	// The request remains if the remediation is lost, and no other remediation is created.
 	b.must(b.c.Delete(b.ctx(), b.remediation()))
-	b.operate(failing)
+	b.operate(metav1.ConditionFalse)
 	b.wantNoRemediation()
 	b.advance(time.Minute)
 	b.wantReason(m, v1beta1.ReasonReplaceAfterRemediation)
@@ -153,18 +156,18 @@ func TestFailedRemediation(t *testing.T) {
 	b.pass()
 	b.wantReason(m, v1beta1.ReasonExternalRemediation)
 	b.pass()
-	b.operate(failing)
+	b.operate(metav1.ConditionFalse)
 	b.pass()
 	b.wantReason(m, v1beta1.ReasonExternalRemediationFailed)
 	b.wantNoWrites()
 
 	// maxUnhealthy applies to the replacement.
 	b.change(c, func(r *v1beta1.HealthCheckRemediation) { r.OnTimeout = v1beta1.OnTimeoutReplace })
-	b.silence(machines[1])
+	b.silence(machines[1:4]...)
 	b.pass()
 	b.wantMarked()
 	b.remediation()
-	b.recover(machines[1])
+	b.recover(machines[1:4]...)
 	b.pass()
 	b.wantReason(m, v1beta1.ReasonReplaceAfterRemediation)
 }
@@ -176,7 +179,7 @@ func TestMachineWithoutNodeIsNotRemediated(t *testing.T) {
 		v1beta1.OnTimeoutReplace: v1beta1.ReasonReplaceAfterRemediation,
 	} {
 		b := newRemediatorBench(t)
-		b.check(b.leave(selfNode, time.Hour, action))
+		b.check(b.leave(remediator.SelfNode, time.Hour, action))
 		m := b.machines(3)[0]
 		b.pass()
 		b.must(b.c.Delete(b.ctx(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Status.NodeRef.Name}}))
@@ -184,8 +187,7 @@ func TestMachineWithoutNodeIsNotRemediated(t *testing.T) {
 		b.condition(is, v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeGone)
 		b.must(b.c.Status().Update(b.ctx(), is))
 		b.pass()
-		b.pass()
-		b.pass()
+		b.advance(time.Second)
 		b.wantReason(m, reason)
 		b.wantNoRemediation()
 		b.wantNoWrites()
@@ -249,10 +251,10 @@ func TestRemediationIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newRemediatorBench(t)
-			c := b.check(b.leave(selfNode, time.Hour, ""))
+			c := b.check(b.leave(remediator.SelfNode, time.Hour, ""))
 			m := b.machines(3)[0]
 			b.startRemediation(m)
-			b.operate(working)
+			b.operate(metav1.ConditionUnknown)
 			stale := newStaleCache(b)
 			tc.change(b, c, m)
 			b.restart()
@@ -266,7 +268,7 @@ func TestRemediationIsDeleted(t *testing.T) {
 			if b.remediation().GetDeletionTimestamp() == nil {
 				t.Fatal("the remediation is not being deleted")
 			}
-			b.operate(working)
+			b.operate(metav1.ConditionUnknown)
 			b.wantNoRemediation()
 
 			// An outdated cache creates no other remediation.
@@ -289,7 +291,7 @@ func TestStaleCacheDeletesNoRemediation(t *testing.T) {
 	healthy := newStaleCache(b)
 	is := &v1beta1.MachineHealthCheck{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), is))
-	b.leave(selfNode, time.Hour, "")(is)
+	b.leave(remediator.SelfNode, time.Hour, "")(is)
 	b.must(b.c.Update(b.ctx(), is))
 	otherCheck := newStaleCache(b)
 	b.startRemediation(m)
@@ -312,23 +314,23 @@ func TestStaleCacheDeletesNoRemediation(t *testing.T) {
 // Rule: one-remediation-per-machine.
 func TestOtherTemplateReplacesRemediation(t *testing.T) {
 	b := newRemediatorBench(t)
-	c := b.check(b.leave(selfNode, time.Hour, ""))
+	c := b.check(b.leave(remediator.SelfNode, time.Hour, ""))
 	m := b.machines(3)[0]
 	b.startRemediation(m)
-	b.operate(working)
+	b.operate(metav1.ConditionUnknown)
 	is := &v1beta1.MachineHealthCheck{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), is))
-	b.leave(fenceAgent, time.Hour, "")(is)
+	b.leave(remediator.FenceAgents, time.Hour, "")(is)
 	b.must(b.c.Update(b.ctx(), is))
 	for range 3 {
 		b.pass()
-		if o := b.remediation(); o.GroupVersionKind() != selfNode || o.GetDeletionTimestamp() == nil {
+		if o := b.remediation(); o.GroupVersionKind() != remediator.SelfNode || o.GetDeletionTimestamp() == nil {
 			t.Fatalf("the remediation is %v", o)
 		}
 	}
-	b.operate(working)
+	b.operate(metav1.ConditionUnknown)
 	b.pass()
-	if o := b.remediation(); o.GroupVersionKind() != fenceAgent {
+	if o := b.remediation(); o.GroupVersionKind() != remediator.FenceAgents {
 		t.Errorf("the remediation is %v", o)
 	}
 }
@@ -341,9 +343,9 @@ func TestProblemsWithTemplateAreReported(t *testing.T) {
 		kind            schema.GroupVersionKind
 		reason, message string
 	}{
-		"no kind is permitted": {kind: selfNode, reason: v1beta1.ReasonKindNotPermitted,
+		"no kind is permitted": {kind: remediator.SelfNode, reason: v1beta1.ReasonKindNotPermitted,
 			message: "--remediation-kinds", prepare: func(b *bench, _ *v1beta1.Machine) { b.options.Remediators.Kinds = nil }},
-		"no target cluster": {kind: selfNode, reason: v1beta1.ReasonNoTargetCluster,
+		"no target cluster": {kind: remediator.SelfNode, reason: v1beta1.ReasonNoTargetCluster,
 			message: "spec.remediation.templateRef", prepare: func(b *bench, _ *v1beta1.Machine) {
 				b.options.Remediators, b.options.Nodes = nil, nil
 			}},
@@ -351,25 +353,26 @@ func TestProblemsWithTemplateAreReported(t *testing.T) {
 			prepare: func(b *bench, _ *v1beta1.Machine) {
 				b.options.Remediators.Kinds = append(b.options.Remediators.Kinds, missing.GroupKind())
 			}},
-		"no template": {kind: selfNode, reason: v1beta1.ReasonTemplateNotFound,
+		"no template": {kind: remediator.SelfNode, reason: v1beta1.ReasonTemplateNotFound,
 			message: "get SelfNodeRemediationTemplate ", prepare: func(b *bench, _ *v1beta1.Machine) {
-				b.must(b.c.Delete(b.ctx(), b.template(selfNode)))
+				b.must(b.c.Delete(b.ctx(), b.template(remediator.SelfNode)))
 			}},
-		"a template without a spec": {kind: selfNode, reason: v1beta1.ReasonTemplateInvalid, message: "spec.template.spec",
+		"a template without a spec": {kind: remediator.SelfNode, reason: v1beta1.ReasonTemplateInvalid, message: "spec.template.spec",
 			prepare: func(b *bench, _ *v1beta1.Machine) {
-				o := b.template(selfNode)
+				o := b.template(remediator.SelfNode)
 				unstructured.RemoveNestedField(o.Object, "spec", "template")
 				b.must(b.c.Update(b.ctx(), o))
 			}},
-		"no rights": {kind: selfNode, reason: v1beta1.ReasonRemediationForbidden, message: "remediationKinds",
+		"no rights": {kind: remediator.SelfNode, reason: v1beta1.ReasonRemediationForbidden, message: "remediationKinds",
 			prepare: func(b *bench, _ *v1beta1.Machine) {
-				c, err := client.New(env.Impersonate("without-rights"), client.Options{Scheme: env.Scheme()})
-				b.must(err)
-				b.options.Remediators.Client = c
+				b.options.Remediators.Client = interceptor.NewClient(env.Client(b), interceptor.Funcs{
+					List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "selfnoderemediations"}, "", nil)
+					}})
 			}},
-		"another client's remediation": {kind: selfNode, reason: v1beta1.ReasonRemediationNameTaken,
+		"another client's remediation": {kind: remediator.SelfNode, reason: v1beta1.ReasonRemediationNameTaken,
 			message: "belongs to another client", prepare: func(b *bench, m *v1beta1.Machine) { b.foreign(m, nil) }},
-		"a remediation of another installation": {kind: selfNode, reason: v1beta1.ReasonRemediationNameTaken,
+		"a remediation of another installation": {kind: remediator.SelfNode, reason: v1beta1.ReasonRemediationNameTaken,
 			message: "belongs to another client", prepare: func(b *bench, m *v1beta1.Machine) {
 				b.foreign(m, map[string]string{v1beta1.RemediationAnnotation: `{"cluster":"elsewhere","namespace":"` +
 					b.namespace + `","machine":"` + m.Name + `","nodeUID":"` + string(m.Status.NodeRef.UID) + `"}`})
@@ -384,7 +387,7 @@ func TestProblemsWithTemplateAreReported(t *testing.T) {
 			b.restart()
 			b.silence(machines[0])
 			b.advance(5 * time.Minute)
-			b.pass()
+			b.advance(time.Second)
 			if b.options.Nodes != nil {
 				b.wantReason(machines[0], v1beta1.ReasonExternalRemediation)
 				b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 3, 2, 0)
@@ -403,8 +406,8 @@ func TestProblemsWithTemplateAreReported(t *testing.T) {
 // Rule: external-remediation-problems.
 func TestTemplateIsUsedWhenItExists(t *testing.T) {
 	b := newRemediatorBench(t)
-	b.must(b.c.Delete(b.ctx(), b.template(selfNode)))
-	c := b.check(b.leave(selfNode, time.Hour, ""))
+	b.must(b.c.Delete(b.ctx(), b.template(remediator.SelfNode)))
+	c := b.check(b.leave(remediator.SelfNode, time.Hour, ""))
 	m := b.machines(3)[0]
 	b.silence(m)
 	b.advance(5 * time.Minute)
@@ -412,12 +415,12 @@ func TestTemplateIsUsedWhenItExists(t *testing.T) {
 		t.Errorf("the next pass is due after %s", due)
 	}
 	b.wantTemplate(c, v1beta1.ReasonTemplateNotFound, "")
-	b.installKinds(selfNode)
-	b.pass()
+	b.createTemplate(remediator.SelfNode)
+	b.advance(time.Second)
 	b.wantTemplate(c, v1beta1.ReasonTemplateReady, "")
 	b.remediation()
 	b.change(c, func(r *v1beta1.HealthCheckRemediation) { *r = v1beta1.HealthCheckRemediation{Type: "External"} })
-	b.pass()
+	b.advance(time.Second)
 	b.wantNoRemediation()
 	is := &v1beta1.MachineHealthCheck{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), is))
@@ -471,7 +474,7 @@ func TestFailedRequestsLoseNoRemediation(t *testing.T) {
 					t.Fatalf("request %d failed: there are %d remediations", nth, len(b.remediations()))
 				}
 			}
-			b.check(b.leave(selfNode, time.Minute, ""))
+			b.check(b.leave(remediator.SelfNode, time.Minute, ""))
 			m := b.machines(3)[0]
 			b.silence(m)
 			pass()
@@ -536,19 +539,11 @@ func (b *bench) change(c *v1beta1.MachineHealthCheck, change func(*v1beta1.Healt
 	b.must(b.c.Update(b.ctx(), is))
 }
 
-func (b *bench) template(kind schema.GroupVersionKind) *unstructured.Unstructured {
-	b.Helper()
-	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "Template"))
-	b.must(b.c.Get(b.ctx(), client.ObjectKey{Namespace: b.namespace, Name: templateName}, o))
-	return o
-}
-
 // foreign creates a remediation that does not belong to this installation.
 func (b *bench) foreign(m *v1beta1.Machine, annotations map[string]string) {
 	b.Helper()
 	o := &unstructured.Unstructured{}
-	o.SetGroupVersionKind(selfNode)
+	o.SetGroupVersionKind(remediator.SelfNode)
 	o.SetNamespace(b.namespace)
 	o.SetName(m.Status.NodeRef.Name)
 	o.SetLabels(map[string]string{v1beta1.RemediationLabelMachineUID: string(m.UID)})

@@ -200,6 +200,50 @@ func controllerMutants() []mutant {
 			scenario: "unhealthy-range", finds: "health: machine .* although only",
 		},
 		{
+			name: "two-remediations-of-a-machine", quick: true, file: "internal/health/healthcheck/external_plan.go",
+			oldText: "	if len(f.Remediations) == 0 && f.mayCreate() {", newText: "	if f.mayCreate() {",
+			scenario: "remediation-changed", finds: "remediation: machine .* has 2 remediations",
+		},
+		{
+			name: "remediation-of-healthy-machine", file: "internal/health/healthcheck/external_plan.go",
+			oldText:  "isMarked(m, v1beta1.ReasonExternalRemediation) && f.health() == HealthUnhealthy",
+			newText:  "isMarked(m, v1beta1.ReasonExternalRemediation)",
+			scenario: "remediation-by-operator", finds: "remediation: the remediation of machine .* is created",
+			planned: true,
+		},
+		{
+			name: "replaced-before-timeout", quick: true, file: "internal/health/healthcheck/external.go",
+			oldText: "	if left <= 0 {", newText: "	if left <= e.Timeout {",
+			scenario: "remediation-by-operator", finds: "remediation: machine .* is replaced",
+		},
+		{
+			name: "operator-not-told-about-timeout", quick: true, file: "internal/health/healthcheck/external.go",
+			oldText: "		return Progress{TimeIsUp: true}", newText: "		return Progress{HasFailed: true}",
+			scenario: "remediation-by-operator", finds: "remediation: machine .* was not told to stop",
+		},
+		{
+			name: "remediation-of-recovered-machine-stays", quick: true, file: "internal/health/healthcheck/external_plan.go",
+			oldText: "	case f.health() == HealthHealthy:", newText: "	case false:",
+			scenario: "remediation-by-operator", finds: "is left",
+		},
+		{
+			name: "remediation-of-gone-machine-stays", quick: true, file: "internal/health/healthcheck/external_plan.go",
+			oldText:  "		return \"the Machine no longer exists\"\n	case !machinestate.IsLive(m):",
+			newText:  "		return \"\"\n	case false:",
+			scenario: "remediation-changed", finds: "is left",
+		},
+		{
+			name: "running-remediation-deleted", quick: true, file: "internal/health/healthcheck/external_plan.go",
+			oldText: "	case f.health() == HealthHealthy:", newText: "	case !f.IsWanted:",
+			scenario: "remediation-by-operator", finds: "remediation: the remediation of machine .* is deleted",
+		},
+		{
+			name: "failed-remediation-replaced", quick: true, file: "internal/machine/machinestate/machinestate.go",
+			oldText:  "	return reason == v1beta1.ReasonExternalRemediation || reason == v1beta1.ReasonExternalRemediationFailed",
+			newText:  "	return reason == v1beta1.ReasonExternalRemediation",
+			scenario: "remediation-by-operator", finds: "health: .* which was not found unhealthy",
+		},
+		{
 			name: "machine-condition-without-timeout", file: "internal/health/healthcheck/evaluate.go",
 			oldText: "v.add(wrong.Timeout.Duration, Signal{UID: m.UID,", newText: "v.add(wrong.Timeout.Duration/10, Signal{UID: m.UID,",
 			scenario: "machine-condition", finds: "I6: machine .* after its health timeout began",

@@ -92,10 +92,14 @@ func (o *oracle) mayReplaceAfterRemediation(before, after *v1beta1.Machine) {
 		if r.GetLabels()[v1beta1.RemediationLabelMachineUID] != string(after.UID) {
 			continue
 		}
-		if age := w.clock.Since(r.GetCreationTimestamp().Time); remediator.Status(&r) != metav1.ConditionFalse &&
-			age < remediationTimeout-time.Second {
+		age := w.clock.Since(r.GetCreationTimestamp().Time)
+		switch {
+		case remediator.Status(&r) == metav1.ConditionFalse:
+		case age < remediationTimeout-time.Second:
 			o.breach("remediation", "machine %s is replaced %s after its remediation began, want %s", after.Name, age,
 				remediationTimeout)
+		case !remediator.IsToldToStop(&r):
+			o.breach("remediation", "machine %s is replaced, but the operator was not told to stop", after.Name)
 		}
 		return
 	}

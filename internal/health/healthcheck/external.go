@@ -61,7 +61,7 @@ type Progress struct {
 	HasFailed bool
 	// Explanation describes a failure for users.
 	Explanation string
-	// TimeIsUp means that the timeout is over, and that the operator must be told.
+	// TimeIsUp means that the timeout is over. The remediation has failed as soon as the operator was told.
 	TimeIsUp bool
 	// RecheckAfter is the time until the timeout ends. Zero means never.
 	RecheckAfter time.Duration
@@ -117,7 +117,7 @@ func (e External) Progress(s Subject, now time.Time, clock Clock) Progress {
 	}
 	left := clock.timeLeft(e.Timeout, r.signal(), now)
 	if left <= 0 {
-		return Progress{HasFailed: true, TimeIsUp: true, Explanation: fmt.Sprintf("%s has exceeded its timeout.", r)}
+		return Progress{TimeIsUp: true}
 	}
 	return Progress{RecheckAfter: left}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/platform/queueing"
 )
 
 // updateRemediations creates, changes and deletes remediations in the target cluster. Each action is decided on cached
@@ -191,7 +192,8 @@ func (p *pass) deleteRemediation(ctx context.Context, m *v1beta1.Machine, a Reme
 	return client.IgnoreNotFound(err)
 }
 
-// setTimedOut tells the operator to stop. The machine is replaced or reported even if the operator does not react.
+// setTimedOut tells the operator to stop. The next pass replaces or reports the machine, even if the operator does not
+// react.
 func (p *pass) setTimedOut(ctx context.Context, m *v1beta1.Machine, r Remediation) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.UID, "annotations": map[string]any{
 		v1beta1.RemediationAnnotationTimedOut: p.now.UTC().Format(time.RFC3339)}}})
@@ -200,6 +202,7 @@ func (p *pass) setTimedOut(ctx context.Context, m *v1beta1.Machine, r Remediatio
 	}
 	err = p.Remediators.Client.Patch(ctx, objectOf(r), client.RawPatch(types.MergePatchType, patch))
 	if err == nil {
+		p.requeueIn(queueing.ConflictDelay)
 		p.event(m, corev1.EventTypeWarning, reasonTimedOut, fmt.Sprintf("%s has exceeded its timeout.", r))
 	}
 	return client.IgnoreNotFound(err)

@@ -109,6 +109,8 @@ func TestRemediationThatNeverEnds(t *testing.T) {
 				t.Error("the operator is told to stop before the timeout")
 			}
 			b.advance(time.Minute)
+			b.wantReason(m, v1beta1.ReasonExternalRemediation) // The operator is told first.
+			b.pass()
 			b.wantReason(m, reason)
 			value := b.remediation().GetAnnotations()[v1beta1.RemediationAnnotationTimedOut]
 			if _, err := time.Parse(time.RFC3339, value); err != nil {

@@ -212,12 +212,13 @@ const defaultMaxUnhealthy = 40
 
 // checkFinding returns what prevents a health check from requesting replacements, or nil.
 func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
-	c := meta.FindStatusCondition(check.Status.Conditions, v1beta1.ConditionRemediationAllowed)
-	if c == nil || c.Status != metav1.ConditionFalse {
-		return nil
+	for _, kind := range []string{v1beta1.ConditionRemediationAllowed, v1beta1.ConditionRemediationTemplateReady} {
+		if c := meta.FindStatusCondition(check.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
+			f := fleetFinding("machinehealthcheck/"+check.Name, c)
+			return &f
+		}
 	}
-	f := fleetFinding("machinehealthcheck/"+check.Name, c)
-	return &f
+	return nil
 }
 
 // addFreezes adds the freezes of the deployment and the set. If the deployment and the set are frozen for the same

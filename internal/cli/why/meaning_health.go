@@ -10,6 +10,7 @@ func healthMeanings() map[string]Meaning {
 		findCause      = "Find out what the unhealthy Nodes have in common: the network, a zone, the API server, an image that was rolled out."
 		afterMeltdown  = "Machinist continues automatically when enough Nodes are healthy again."
 	)
+	const afterProblem = "The manager continues automatically within seconds after the problem is solved."
 	allowed := v1beta1.ConditionRemediationAllowed + "/"
 	return map[string]Meaning{
 		v1beta1.ReasonMachineHealthCheck: {Explanation: "A MachineHealthCheck found the machine unhealthy and requests its replacement.",
@@ -19,6 +20,12 @@ func healthMeanings() map[string]Meaning {
 		v1beta1.ReasonExternalRemediation: {Explanation: "A MachineHealthCheck found the machine unhealthy, and leaves the remediation to a remediator outside Machinist.",
 			NextStep:     "The machine stays unhealthy until the remediator acts.",
 			Instructions: "Check that the remediator runs, or delete the machine."},
+		v1beta1.ReasonExternalRemediationFailed: {Explanation: "The remediation by another operator failed or took too long, or the machine has no Node that the operator could remediate. The health check does not request a replacement (onTimeout None).",
+			NextStep: adminDecides,
+			Instructions: "Delete the remediation in the target cluster to try again, or request the replacement of the machine: kubectl annotate machines.machinist.dev NAME " +
+				v1beta1.AnnotationRemediate + "="},
+		v1beta1.ReasonReplaceAfterRemediation: {Explanation: "The remediation by another operator failed or took too long, or the machine has no Node that the operator could remediate. The health check requests the replacement of the machine (onTimeout Replace).",
+			NextStep: replacedInTurn, Instructions: skip},
 		v1beta1.ReasonRemediateAnnotation: {Explanation: "The annotation " + v1beta1.AnnotationRemediate + " requests the replacement of the machine.",
 			NextStep:     replacedInTurn,
 			Instructions: "To keep the machine, remove the annotation."},
@@ -41,6 +48,29 @@ func healthMeanings() map[string]Meaning {
 			NextStep: adminDecides,
 			Instructions: "Find out what happened to the Machine. If the instance is no longer needed, set the annotation " +
 				v1beta1.AnnotationRemoveOrphansUntil + " of the class to a time at most 24 hours ahead. Machinist then drains the Node and removes the instance."},
+
+		v1beta1.ReasonTemplateReady: {Explanation: "The manager can create remediations for another operator."},
+		v1beta1.ReasonKindNotPermitted: {Explanation: "The manager may not create remediations of the kind that the health check names.",
+			NextStep:     untilChanged,
+			Instructions: "Add the kind to remediationKinds of the chart machinist, or remove spec.remediation.templateRef."},
+		v1beta1.ReasonKindNotInstalled: {Explanation: "The target cluster does not have the kind of the remediation or of its template.",
+			NextStep:     afterProblem,
+			Instructions: "Install the operator in the target cluster, or correct spec.remediation.templateRef."},
+		v1beta1.ReasonTemplateNotFound: {Explanation: "The remediation template of the health check does not exist in the target cluster.",
+			NextStep:     afterProblem,
+			Instructions: "Create the template, or correct spec.remediation.templateRef."},
+		v1beta1.ReasonTemplateInvalid: {Explanation: "The remediation template has no spec.template.spec, or the target cluster refuses the remediation.",
+			NextStep:     afterProblem,
+			Instructions: "Correct the template as the message says."},
+		v1beta1.ReasonRemediationForbidden: {Explanation: "The manager may not read the template, or not read and write the remediations.",
+			NextStep:     afterProblem,
+			Instructions: "Add the kind to remediationKinds of the chart machinist that is installed in the target cluster."},
+		v1beta1.ReasonRemediationNameTaken: {Explanation: "Another client has created a remediation for the Node, so Machinist does not create one.",
+			NextStep:     afterProblem,
+			Instructions: "Find out which client created the remediation that the message names. Then delete the remediation, or change that client."},
+		v1beta1.ConditionRemediationTemplateReady + "/" + v1beta1.ReasonNoTargetCluster: {Explanation: "The manager has no target cluster, so it creates no remediations.",
+			NextStep:     untilChanged,
+			Instructions: "Remove spec.remediation.templateRef, or start the manager with --target-kubeconfig."},
 
 		v1beta1.ReasonRemediationAllowed: {Explanation: "Unhealthy machines are replaced."},
 		v1beta1.ReasonTooManyUnhealthy: {Explanation: "More machines are unhealthy than unhealthyRange or maxUnhealthy of the health check allows, so machines are not replaced.",

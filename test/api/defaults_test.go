@@ -130,6 +130,9 @@ func TestOptionalHealthFieldsHaveNoDefaults(t *testing.T) {
 	if check.Spec.UnhealthyRange != "" || check.Spec.UnhealthyMachineConditions != nil {
 		t.Errorf("the check has %q and %v", check.Spec.UnhealthyRange, check.Spec.UnhealthyMachineConditions)
 	}
+	if r := check.Spec.Remediation; r.TemplateRef != nil || r.Timeout != nil || r.OnTimeout != "" {
+		t.Errorf("the check has the remediation %+v", r)
+	}
 	var d machinistv1.MachineDeployment
 	get(t, deployment, &d)
 	if d.Spec.Template.Spec.Node.ReadinessGates != nil {

@@ -102,6 +102,9 @@ func TestHealthCheck(t *testing.T) {
 		{"machine condition", healthCheck, []change{{"spec/unhealthyMachineConditions",
 			[]any{map[string]any{"type": "example.com/GPUHealthy", "status": "False", "timeout": "0s"}}}}},
 		{"remediation", healthCheck, []change{{"spec/remediation/type", "External"}, {"spec/remediation/maxRetries", 3}}},
+		{"remediation template", healthCheck, []change{{"spec/remediation", map[string]any{"type": "External",
+			"timeout": "10m", "onTimeout": "Replace", "templateRef": map[string]any{"apiVersion": "fencing.example.com/v1",
+				"kind": "PowerCycleTemplate", "namespace": "fencing", "name": "power.cycle-1"}}}}},
 	})
 }
 

@@ -1,6 +1,10 @@
 package manifests
 
-import "machinist.dev/machinist/internal/platform/conditionlimit"
+import (
+	"strings"
+
+	"machinist.dev/machinist/internal/platform/conditionlimit"
+)
 
 func healthChecks() []InvalidObject {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
@@ -10,6 +14,21 @@ func healthChecks() []InvalidObject {
 	machineCondition := func(name, status string, timeout any) Changes {
 		return spec("unhealthyMachineConditions", []any{map[string]any{"type": name, "status": status, "timeout": timeout}})
 	}
+	remediation := func(kind string, change Changes) Changes {
+		template := map[string]any{"apiVersion": "fencing.example.com/v1", "kind": "PowerCycleTemplate", "namespace": "fencing",
+			"name": "default"}
+		fields := map[string]any{"type": kind, "templateRef": template}
+		for name, value := range change {
+			if part, ok := strings.CutPrefix(name, "templateRef/"); ok {
+				template[part] = value
+			} else {
+				fields[name] = value
+			}
+		}
+		return spec("remediation", fields)
+	}
+	external := func(field string, value any) Changes { return remediation("External", Changes{field: value}) }
+	const at = "spec.remediation."
 	const field, first = "spec.unhealthyNodeConditions", "spec.unhealthyNodeConditions[0]"
 	all := table(BySchema, "MachineHealthCheck", HealthCheck,
 		entry{"without a selector", spec("selector", nil), reports("spec.selector")},
@@ -65,6 +84,21 @@ func healthChecks() []InvalidObject {
 		entry{"with an unknown remediation", spec("remediation/type", "Reboot"), reports("spec.remediation.type")},
 		entry{"with negative maxRetries", spec("remediation/maxRetries", -1), reports("spec.remediation.maxRetries")},
 		entry{"with maxRetries of 1001", spec("remediation/maxRetries", 1001), reports("spec.remediation.maxRetries")},
+		entry{"with a template and the type Replace", remediation("Replace", nil), reports(at+"templateRef", "requires type External")},
+		entry{"with a template and the type None", remediation("None", nil), reports(at+"templateRef", "requires type External")},
+		entry{"with a timeout without a template", spec("remediation", map[string]any{"type": "External", "timeout": "5m"}),
+			reports(at+"timeout", "requires templateRef")},
+		entry{"with onTimeout without a template", spec("remediation", map[string]any{"type": "External", "onTimeout": "None"}),
+			reports(at+"onTimeout", "requires templateRef")},
+		entry{"with a remediation timeout of 0s", external("timeout", "0s"), reports(at+"timeout", "longer than 0s")},
+		entry{"with a negative remediation timeout", external("timeout", "-1m"), reports(at + "timeout")},
+		entry{"with a remediation timeout in words", external("timeout", "10 minutes"), reports(at + "timeout")},
+		entry{"with an unknown onTimeout", external("onTimeout", "Reboot"), reports(at + "onTimeout")},
+		entry{"with a template without a group", external("templateRef/apiVersion", "v1"), reports(at + "templateRef.apiVersion")},
+		entry{"with a kind that is not a template", external("templateRef/kind", "PowerCycle"), reports(at + "templateRef.kind")},
+		entry{"with a template without a namespace", external("templateRef/namespace", ""), reports(at + "templateRef.namespace")},
+		entry{"with a template name in upper case", external("templateRef/name", "Default"), reports(at + "templateRef.name")},
+		entry{"with a template name that is too long", external("templateRef/name", a(254)), reports(at + "templateRef.name")},
 	)
 	for _, own := range conditionlimit.Machine.Own {
 		all = append(all, table(BySchema, "MachineHealthCheck", HealthCheck, entry{
@@ -77,6 +111,8 @@ func healthChecks() []InvalidObject {
 			reports(first + ".type")},
 		entry{"with a machine condition that is not a qualified name", machineCondition("my condition", "True", "1m"),
 			reports("spec.unhealthyMachineConditions[0].type")},
+		entry{"with a remediation of a kind that is not permitted", remediation("External", nil),
+			reports(at+"templateRef.kind", "--remediation-kinds")},
 		entry{"with a non-ASCII condition type", condition("größe 🚀", "True", "1m"), reports(first + ".type")},
 	)...)
 }

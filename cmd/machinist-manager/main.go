@@ -133,8 +133,8 @@ func options(log logr.Logger) process.Options {
 	}
 }
 
-// addControllers adds the controllers. The function serves reports whether the process is responsible for the Machines
-// of a namespace. The parameter serverVersion is nil if there is no target cluster.
+// addControllers adds the controllers. The function serves reports whether the process is responsible for the
+// Machines of a namespace. The parameter serverVersion is nil if there is no target cluster.
 func addControllers(ctx context.Context, op *process.Process, s *settings, tracer *tracing.Tracer,
 	serves func(namespace string) bool, serverVersion func(context.Context) string) error {
 	mgr, control := op.Manager(), op.Control()

@@ -1,6 +1,6 @@
 // Package remediator is a stand-in for the operators of Medik8s, which remediate Nodes. It follows their documented
-// contract: the kinds of a remediation and of its template, the annotations that the manager sets, and the conditions
-// that the operator sets.
+// contract: the kinds of a remediation and of its template, the annotations that the manager sets, and the
+// conditions that the operator sets.
 package remediator
 
 import (
@@ -19,8 +19,10 @@ import (
 
 // Kinds of remediations.
 var (
-	SelfNode    = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Kind: "SelfNodeRemediation"}
-	FenceAgents = schema.GroupVersionKind{Group: "fence-agents-remediation.medik8s.io", Version: "v1alpha1", Kind: "FenceAgentsRemediation"}
+	SelfNode = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1",
+		Kind: "SelfNodeRemediation"}
+	FenceAgents = schema.GroupVersionKind{Group: "fence-agents-remediation.medik8s.io", Version: "v1alpha1",
+		Kind: "FenceAgentsRemediation"}
 )
 
 const (
@@ -50,7 +52,8 @@ func definition(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDef
 	object := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &free}
 	return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, ListKind: kind.Kind + "List", Plural: plural,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, ListKind: kind.Kind + "List",
+				Plural:   plural,
 				Singular: strings.ToLower(kind.Kind)},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: kind.Version, Served: true, Storage: true,
 				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
@@ -110,9 +113,11 @@ func IsIdle(o *unstructured.Unstructured) bool {
 	return Status(o) != ""
 }
 
-// Process lets the operator process a remediation once: it adds a finalizer, and a taint to the Node. It stops if the
-// manager reports a timeout, and cleans up if the remediation is being deleted. Otherwise, it reports the result.
-func Process(ctx context.Context, c client.Client, o *unstructured.Unstructured, result metav1.ConditionStatus) error {
+// Process lets the operator process a remediation once: it adds a finalizer, and a taint to the Node. It stops if
+// the manager reports a timeout, and cleans up if the remediation is being deleted. Otherwise, it reports the
+// result.
+func Process(ctx context.Context, c client.Client, o *unstructured.Unstructured,
+	result metav1.ConditionStatus) error {
 	o = o.DeepCopy()
 	node := &corev1.Node{}
 	if err := c.Get(ctx, client.ObjectKey{Name: NodeOf(o)}, node); err != nil {

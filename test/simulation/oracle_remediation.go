@@ -12,9 +12,9 @@ import (
 	"machinist.dev/machinist/test/remediator"
 )
 
-// The rules of remediations by other operators. A machine never has two remediations. A remediation is created only for
-// an unhealthy machine, and is deleted only if the machine is healthy, is being deleted, or no longer left to the
-// operator. A machine is replaced only after its remediation has failed or exceeded its timeout.
+// The rules of remediations by other operators. A machine never has two remediations. A remediation is created only
+// for an unhealthy machine, and is deleted only if the machine is healthy, is being deleted, or no longer left to
+// the operator. A machine is replaced only after its remediation has failed or exceeded its timeout.
 
 // mayRemediateByOperator checks each write of a remediation by the manager.
 func (o *oracle) mayRemediateByOperator(c apiserver.Change) {
@@ -43,10 +43,12 @@ func (o *oracle) mayRemediateByOperator(c apiserver.Change) {
 		}
 		if custom.Name != m.Status.NodeRef.Name || custom.Annotations["remediation.medik8s.io/node-name"] != custom.Name ||
 			custom.Annotations["remediation.medik8s.io/template-name"] != remediator.TemplateName {
-			o.breach("remediation", "the remediation %s of machine %s has the wrong name or annotations %v", custom.Name, m.Name,
+			o.breach("remediation", "the remediation %s of machine %s has the wrong name or annotations %v", custom.Name,
+				m.Name,
 				custom.Annotations)
 		}
-		if health, exists := w.healthOfNode(m.Status.NodeRef); exists && health.healthy && health.since.Before(o.passBegan()) {
+		if health, exists := w.healthOfNode(m.Status.NodeRef); exists && health.healthy &&
+			health.since.Before(o.passBegan()) {
 			o.breach("remediation", "the remediation of machine %s is created, but its node is healthy since %s", m.Name,
 				health.since.Sub(epoch))
 		}
@@ -76,8 +78,8 @@ func (w *World) leavesTo(kind string) bool {
 	return false
 }
 
-// mayReplaceAfterRemediation checks that the replacement of a machine is requested only after its remediation has failed
-// or exceeded its timeout. There is nothing to wait for if the Node is gone.
+// mayReplaceAfterRemediation checks that the replacement of a machine is requested only after its remediation has
+// failed or exceeded its timeout. There is nothing to wait for if the Node is gone.
 func (o *oracle) mayReplaceAfterRemediation(before, after *v1beta1.Machine) {
 	const reason = v1beta1.ReasonReplaceAfterRemediation
 	if reasonOfRequest(after) != reason || before != nil && reasonOfRequest(before) == reason {
@@ -113,7 +115,8 @@ func reasonOfRequest(m *v1beta1.Machine) string {
 	return ""
 }
 
-// leftToOperator reports whether an unhealthy machine must not be replaced, because its remediation is up to an operator.
+// leftToOperator reports whether an unhealthy machine must not be replaced, because its remediation is up to an
+// operator.
 func leftToOperator(m *v1beta1.Machine) bool {
 	switch reasonOfRequest(m) {
 	case v1beta1.ReasonExternalRemediation, v1beta1.ReasonExternalRemediationFailed:

@@ -36,8 +36,8 @@ func remediationScenarios() []Scenario {
 	}
 }
 
-// remediatedByOperator returns actions in which a Node becomes silent. The operator reboots its host, fails, or does not
-// finish. In some runs, the kubelet reports again by itself, or the target cluster is unreachable for a while.
+// remediatedByOperator returns actions in which a Node becomes silent. The operator reboots its host, fails, or does
+// not finish. In some runs, the kubelet reports again by itself, or the target cluster is unreachable for a while.
 func remediatedByOperator(r *rand.Rand) []Action {
 	actions := beginRemediation(r)
 	switch r.IntN(4) {
@@ -61,21 +61,25 @@ func changedRemediation(r *rand.Rand) []Action {
 			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationSkipRemediation, "")
 			return c.Patch(ctx, changed, client.MergeFrom(m))
 		}),
-		changeCheck("delete the health check", func(ctx context.Context, c client.Client, h *v1beta1.MachineHealthCheck) error {
+		changeCheck("delete the health check", func(ctx context.Context, c client.Client,
+			h *v1beta1.MachineHealthCheck) error {
 			return c.Delete(ctx, h)
 		}),
 		changeCheck("change the type", func(ctx context.Context, c client.Client, h *v1beta1.MachineHealthCheck) error {
 			h.Spec.Remediation = v1beta1.HealthCheckRemediation{Type: v1beta1.RemediationReplace}
 			return c.Update(ctx, h)
 		}),
-		changeCheck("change the template", func(ctx context.Context, c client.Client, h *v1beta1.MachineHealthCheck) error {
+		changeCheck("change the template", func(ctx context.Context, c client.Client,
+			h *v1beta1.MachineHealthCheck) error {
 			h.Spec.Remediation.TemplateRef = templateOf(remediator.FenceAgents)
 			return c.Update(ctx, h)
 		}),
 	}[r.IntN(5)]
-	return append(beginRemediation(r), change.waitFor("there is a remediation or the machines are healthy", func(w *World) bool {
-		return len(w.remediations()) > 0 || !slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.hung })
-	}), endRemediation(r))
+	return append(beginRemediation(r), change.waitFor("there is a remediation or the machines are healthy",
+		func(w *World) bool {
+			return len(w.remediations()) > 0 || !slices.ContainsFunc(w.cloud.instances,
+				func(in *instance) bool { return in.hung })
+		}), endRemediation(r))
 }
 
 func beginRemediation(r *rand.Rand) []Action {
@@ -92,8 +96,8 @@ func beginRemediation(r *rand.Rand) []Action {
 		}), silence(r.IntN(6))}
 }
 
-// endRemediation returns an action after which all machines work again, because a machine stays unhealthy after a failed
-// remediation with onTimeout None.
+// endRemediation returns an action after which all machines work again, because a machine stays unhealthy after a
+// failed remediation with onTimeout None.
 func endRemediation(r *rand.Rand) Action {
 	return revive(0).after(healthTimeout + remediationTimeout + upTo(r, 3*time.Minute))
 }
@@ -103,8 +107,8 @@ func templateOf(kind schema.GroupVersionKind) *v1beta1.RemediationTemplateRefere
 		Namespace: operatorNamespace, Name: remediator.TemplateName}
 }
 
-// installOperator returns an action that installs an operator. The result is that of its remediations. With Unknown, no
-// remediation ends.
+// installOperator returns an action that installs an operator. The result is that of its remediations. With Unknown,
+// no remediation ends.
 func installOperator(result metav1.ConditionStatus) Action {
 	return Action{Name: "install an operator whose remediations have the result " + string(result),
 		Do: func(ctx context.Context, w *World, _ client.Client) error {
@@ -138,7 +142,8 @@ func remediatedMachine(name string, change func(context.Context, client.Client, 
 	}}
 }
 
-func changeCheck(name string, change func(context.Context, client.Client, *v1beta1.MachineHealthCheck) error) Action {
+func changeCheck(name string, change func(context.Context, client.Client,
+	*v1beta1.MachineHealthCheck) error) Action {
 	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineHealthCheck")) {
 			return change(ctx, c, o.DeepCopyObject().(*v1beta1.MachineHealthCheck))

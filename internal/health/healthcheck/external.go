@@ -86,7 +86,8 @@ func (p Policy) markReason(s Subject, progress Progress) string {
 	return p.Reason
 }
 
-// progress returns the state of the external remediation, or the zero value if there is none or its state is unknown.
+// progress returns the state of the external remediation, or the zero value if there is none or its state is
+// unknown.
 func (p Policy) progress(s Subject, now time.Time, clock Clock) Progress {
 	if p.External == nil || !s.FollowsTemplate || s.RemediationUnknown {
 		return Progress{}
@@ -94,8 +95,8 @@ func (p Policy) progress(s Subject, now time.Time, clock Clock) Progress {
 	return p.External.Progress(s, now, clock)
 }
 
-// Progress returns the state of the external remediation of a machine. The timeout is measured like the other timeouts
-// of health checks (Evaluate), from the first time at which this process has seen the remediation.
+// Progress returns the state of the external remediation of a machine. The timeout is measured like the other
+// timeouts of health checks (Evaluate), from the first time at which this process has seen the remediation.
 func (e External) Progress(s Subject, now time.Time, clock Clock) Progress {
 	r, kind := s.Remediation, e.Template.RemediationKind().Kind
 	switch {

@@ -20,8 +20,8 @@ import (
 	"machinist.dev/machinist/internal/platform/queueing"
 )
 
-// updateRemediations creates, changes and deletes remediations in the target cluster. Each action is decided on cached
-// objects first, and again on live ones.
+// updateRemediations creates, changes and deletes remediations in the target cluster. Each action is decided on
+// cached objects first, and again on live ones.
 func (p *pass) updateRemediations(ctx context.Context, groups []group, desired map[types.UID]desiredByPolicy,
 	s Situation) error {
 	if !p.remediations.isRead {
@@ -112,8 +112,8 @@ func (f RemediationFacts) name(a RemediationAction) string {
 	return r.String()
 }
 
-// liveFacts reads the Machine, its Node and the health checks of its namespace. The remediations were read live in this
-// pass, and the decision about other machines stays.
+// liveFacts reads the Machine, its Node and the health checks of its namespace. The remediations were read live in
+// this pass, and the decision about other machines stays.
 func (p *pass) liveFacts(ctx context.Context, uid types.UID, a RemediationAction, cached RemediationFacts,
 	s Situation) (RemediationFacts, error) {
 	f := RemediationFacts{Remediations: cached.Remediations, IsWanted: cached.IsWanted, Now: cached.Now,
@@ -192,8 +192,8 @@ func (p *pass) deleteRemediation(ctx context.Context, m *v1beta1.Machine, a Reme
 	return client.IgnoreNotFound(err)
 }
 
-// setTimedOut tells the operator to stop. The next pass replaces or reports the machine, even if the operator does not
-// react.
+// setTimedOut tells the operator to stop. The next pass replaces or reports the machine, even if the operator does
+// not react.
 func (p *pass) setTimedOut(ctx context.Context, m *v1beta1.Machine, r Remediation) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": r.UID, "annotations": map[string]any{
 		v1beta1.RemediationAnnotationTimedOut: p.now.UTC().Format(time.RFC3339)}}})

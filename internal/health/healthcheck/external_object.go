@@ -101,12 +101,12 @@ func statusCondition(o *unstructured.Unstructured, kind string) metav1.Condition
 	return metav1.Condition{}
 }
 
-// newRemediation creates a remediation of a Node from a template, as the Node Health Check operator of Medik8s does. It
-// returns false if the template is invalid.
+// newRemediation creates a remediation of a Node from a template, as the Node Health Check operator of Medik8s does.
+// It returns false if the template is invalid.
 //
-// The object has no owner references. Its Machine is often in another cluster, and operators of Medik8s take an owner of
-// the kind Machine for a Machine of OpenShift. With the Node as the owner, the object would be deleted together with
-// the Node, before the remediation has ended.
+// The object has no owner references. Its Machine is often in another cluster, and operators of Medik8s take an
+// owner of the kind Machine for a Machine of OpenShift. With the Node as the owner, the object would be deleted
+// together with the Node, before the remediation has ended.
 func newRemediation(template *unstructured.Unstructured, t v1beta1.RemediationTemplateReference, m *v1beta1.Machine,
 	node *corev1.Node, clusterID string) (*unstructured.Unstructured, bool) {
 	spec, found, err := unstructured.NestedMap(template.Object, "spec", "template", "spec")

@@ -40,8 +40,8 @@ type RemediationFacts struct {
 	Clock    Clock
 }
 
-// PlanRemediation decides which remediations of a machine to create, to change and to delete. A remediation is created
-// only if the machine has none.
+// PlanRemediation decides which remediations of a machine to create, to change and to delete. A remediation is
+// created only if the machine has none.
 func PlanRemediation(f RemediationFacts) []RemediationAction {
 	var actions []RemediationAction
 	for _, r := range f.Remediations {
@@ -89,8 +89,8 @@ func (f RemediationFacts) obsolete(r Remediation) string {
 	return ""
 }
 
-// mayCreate reports whether the machine needs a remediation. The mark is on the machine first, so that a user sees why
-// a remediation exists. Failed machines are replaced without a remediation.
+// mayCreate reports whether the machine needs a remediation. The mark is on the machine first, so that a user sees
+// why a remediation exists. Failed machines are replaced without a remediation.
 func (f RemediationFacts) mayCreate() bool {
 	m := f.Subject.Machine
 	return f.IsWanted && m != nil && evaluable(m) && f.Policy.External != nil && hasNode(f.Subject) &&

@@ -23,8 +23,8 @@ const (
 	// remediationPoll is how often remediations are read while there are any. Remediations take minutes, so a watch of
 	// kinds that may not be installed would gain little.
 	remediationPoll = 10 * time.Second
-	// remediationSettle is how long remediations are read after the start of the process, and after the last one is gone.
-	// The API server may carry out a request long after its client has given up.
+	// remediationSettle is how long remediations are read after the start of the process, and after the last one is
+	// gone. The API server may carry out a request long after its client has given up.
 	remediationSettle = 2 * time.Minute
 )
 
@@ -148,7 +148,8 @@ func (p *pass) checkTemplate(ctx context.Context, g group) error {
 	problem, unreadable := p.remediations.problems[kind]
 	switch {
 	case p.Nodes == nil:
-		problem = ConditionReason{v1beta1.ReasonNoTargetCluster, "The manager has no target cluster, so no remediations are created: remove spec.remediation.templateRef."}
+		problem = ConditionReason{v1beta1.ReasonNoTargetCluster,
+			"The manager has no target cluster, so no remediations are created: remove spec.remediation.templateRef."}
 	case !p.Remediators.permits(kind):
 		problem = ConditionReason{v1beta1.ReasonKindNotPermitted, validation.RemediationNotPermitted(kind)}
 	case !p.remediations.isRead:
@@ -164,7 +165,8 @@ func (p *pass) checkTemplate(ctx context.Context, g group) error {
 		if err == nil {
 			p.remediations.templates[g.check.UID] = template
 			if _, found, err := unstructured.NestedMap(template.Object, "spec", "template", "spec"); !found || err != nil {
-				problem = ConditionReason{v1beta1.ReasonTemplateInvalid, what + " has no spec.template.spec: add it to the template."}
+				problem = ConditionReason{v1beta1.ReasonTemplateInvalid,
+					what + " has no spec.template.spec: add it to the template."}
 			}
 		}
 	}
@@ -179,22 +181,27 @@ func problemOf(err error, verb, what string) (ConditionReason, bool) {
 	case err == nil:
 		return ConditionReason{}, false
 	case meta.IsNoMatchError(err):
-		return ConditionReason{v1beta1.ReasonKindNotInstalled, fmt.Sprintf("Cannot %s %s: the target cluster does not have this kind. Install the operator, or correct spec.remediation.templateRef.",
-			verb, what)}, true
+		return ConditionReason{v1beta1.ReasonKindNotInstalled,
+			fmt.Sprintf("Cannot %s %s: the target cluster does not have this kind. Install the operator, or correct spec.remediation.templateRef.",
+				verb, what)}, true
 	case apierrors.IsForbidden(err):
-		return ConditionReason{v1beta1.ReasonRemediationForbidden, fmt.Sprintf("Cannot %s %s: %s. Add the kind to remediationKinds of the chart machinist in the target cluster.",
-			verb, what, err)}, true
+		return ConditionReason{v1beta1.ReasonRemediationForbidden,
+			fmt.Sprintf("Cannot %s %s: %s. Add the kind to remediationKinds of the chart machinist in the target cluster.",
+				verb, what, err)}, true
 	case apierrors.IsNotFound(err):
-		return ConditionReason{v1beta1.ReasonTemplateNotFound, fmt.Sprintf("Cannot %s %s: it does not exist in the target cluster. Create the template, or correct spec.remediation.templateRef.",
-			verb, what)}, true
+		return ConditionReason{v1beta1.ReasonTemplateNotFound,
+			fmt.Sprintf("Cannot %s %s: it does not exist in the target cluster. Create the template, or correct spec.remediation.templateRef.",
+				verb, what)}, true
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return ConditionReason{v1beta1.ReasonTemplateInvalid, fmt.Sprintf("Cannot %s %s: %s. Correct the template.", verb, what,
+		return ConditionReason{v1beta1.ReasonTemplateInvalid, fmt.Sprintf("Cannot %s %s: %s. Correct the template.", verb,
+			what,
 			err)}, true
 	}
 	return ConditionReason{}, false
 }
 
-// setTemplateCondition sets the condition RemediationTemplateReady of a check with a template, if its state is known.
+// setTemplateCondition sets the condition RemediationTemplateReady of a check with a template, if its state is
+// known.
 func (p *pass) setTemplateCondition(g group, status *v1beta1.MachineHealthCheckStatus) {
 	problem, known := p.remediations.ofCheck[g.check.UID]
 	switch {
@@ -208,7 +215,8 @@ func (p *pass) setTemplateCondition(g group, status *v1beta1.MachineHealthCheckS
 		Reason: v1beta1.ReasonTemplateReady, ObservedGeneration: g.check.Generation,
 		LastTransitionTime: metav1.NewTime(p.now)}
 	if problem.Reason != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, problem.Reason, wording.Truncate(problem.Message, maxMessage)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, problem.Reason, wording.Truncate(problem.Message,
+			maxMessage)
 	}
 	meta.SetStatusCondition(&status.Conditions, c)
 }

@@ -28,8 +28,9 @@ func external(timeout time.Duration, onTimeout v1beta1.RemediationTimeoutAction)
 
 // remediationOf returns the remediation of a machine, created at the given minute.
 func remediationOf(s Subject, since float64, change ...func(*Remediation)) *Remediation {
-	r := &Remediation{Kind: template.RemediationKind(), Namespace: template.Namespace, Name: s.Machine.Status.NodeRef.Name,
-		UID: "remediation", CreationTime: minutes(since), MachineUID: s.Machine.UID, Template: template.Name,
+	r := &Remediation{Kind: template.RemediationKind(), Namespace: template.Namespace,
+		Name: s.Machine.Status.NodeRef.Name,
+		UID:  "remediation", CreationTime: minutes(since), MachineUID: s.Machine.UID, Template: template.Name,
 		Mark: RemediationMark{ClusterID: "here", Namespace: s.Machine.Namespace, Machine: s.Machine.Name,
 			NodeUID: s.Machine.Status.NodeRef.UID}}
 	for _, f := range change {
@@ -42,6 +43,8 @@ func requestedFor(reason string) func(*Subject) {
 	return condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, reason, 20)
 }
 
+func beingDeleted(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: start} }
+
 func withoutNode(s *Subject) {
 	s.Node = nil
 	condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 20)(s)
@@ -53,6 +56,8 @@ func TestReasonOfMarkFollowsRemediation(t *testing.T) {
 	timedOut := func(r *Remediation) { r.IsTimedOut = true }
 	deletedNode := func(r *Remediation) { r.HasDeletedNode = true }
 	deleting := func(r *Remediation) { r.IsDeleting = true }
+	replacing := []func(*Subject){requestedFor(v1beta1.ReasonReplaceAfterRemediation)}
+	reported := []func(*Subject){requestedFor(v1beta1.ReasonExternalRemediationFailed)}
 	for name, tc := range map[string]struct {
 		subject     []func(*Subject)
 		remediation []func(*Remediation)
@@ -63,21 +68,25 @@ func TestReasonOfMarkFollowsRemediation(t *testing.T) {
 		reason      string
 		message     string
 	}{
-		"no remediation yet":                  {none: true},
-		"running":                             {},
-		"being deleted":                       {remediation: []func(*Remediation){deleting, failed}},
-		"failed":                              {remediation: []func(*Remediation){failed}, failed: true, message: "PowerCycle fencing/node-m failed: NoPower."},
-		"timed out":                           {remediation: []func(*Remediation){timedOut}, failed: true, message: "PowerCycle fencing/node-m has exceeded its timeout."},
-		"successful, but still unhealthy":     {remediation: []func(*Remediation){deletedNode}},
-		"the Node is gone":                    {subject: []func(*Subject){withoutNode}},
-		"the operator deleted the Node":       {subject: []func(*Subject){withoutNode}, remediation: []func(*Remediation){deletedNode}, failed: true, message: "deleted the Node permanently"},
-		"no Node":                             {subject: []func(*Subject){withoutNode}, none: true, failed: true, message: "The machine has no Node for PowerCycle."},
+		"no remediation yet": {none: true},
+		"running":            {},
+		"being deleted":      {remediation: []func(*Remediation){deleting, failed}},
+		"failed": {remediation: []func(*Remediation){failed}, failed: true,
+			message: "PowerCycle fencing/node-m failed: NoPower."},
+		"timed out": {remediation: []func(*Remediation){timedOut}, failed: true,
+			message: "PowerCycle fencing/node-m has exceeded its timeout."},
+		"successful, but still unhealthy": {remediation: []func(*Remediation){deletedNode}},
+		"the Node is gone":                {subject: []func(*Subject){withoutNode}},
+		"the operator deleted the Node": {subject: []func(*Subject){withoutNode},
+			remediation: []func(*Remediation){deletedNode}, failed: true, message: "deleted the Node permanently"},
+		"no Node": {subject: []func(*Subject){withoutNode}, none: true, failed: true,
+			message: "The machine has no Node for PowerCycle."},
 		"no Node, and unknown":                {subject: []func(*Subject){withoutNode}, none: true, unknown: true},
 		"another check's template applies":    {subject: []func(*Subject){withoutNode}, none: true, other: true},
-		"lost after a request to replace":     {subject: []func(*Subject){requestedFor(v1beta1.ReasonReplaceAfterRemediation)}, none: true, failed: true},
-		"unknown after a request to replace":  {subject: []func(*Subject){requestedFor(v1beta1.ReasonReplaceAfterRemediation)}, unknown: true, reason: v1beta1.ReasonReplaceAfterRemediation},
-		"unknown after a failure":             {subject: []func(*Subject){requestedFor(v1beta1.ReasonExternalRemediationFailed)}, unknown: true, reason: v1beta1.ReasonExternalRemediationFailed},
-		"deleted by a user after the failure": {subject: []func(*Subject){requestedFor(v1beta1.ReasonExternalRemediationFailed)}, none: true},
+		"lost after a request to replace":     {subject: replacing, none: true, failed: true},
+		"unknown after a request to replace":  {subject: replacing, unknown: true, reason: v1beta1.ReasonReplaceAfterRemediation},
+		"unknown after a failure":             {subject: reported, unknown: true, reason: v1beta1.ReasonExternalRemediationFailed},
+		"deleted by a user after the failure": {subject: reported, none: true},
 	} {
 		for action, reason := range map[v1beta1.RemediationTimeoutAction]string{
 			"":                       v1beta1.ReasonExternalRemediationFailed,
@@ -160,31 +169,43 @@ func TestPlanRemediation(t *testing.T) {
 		notWanted bool
 		want      string
 	}{
-		"needed":                             {none: true, want: "create"},
-		"needed, but not wanted now":         {none: true, notWanted: true},
-		"not marked yet":                     {none: true, subject: []func(*Subject){requestedFor("Other")}},
-		"without a Node":                     {none: true, subject: []func(*Subject){withoutNode}},
-		"failed machine":                     {none: true, subject: []func(*Subject){phase(v1beta1.MachineFailed)}},
-		"recovered before the creation":      {none: true, subject: []func(*Subject){silent(24)}},
-		"paused before the creation":         {none: true, subject: []func(*Subject){annotated(v1beta1.AnnotationPaused, "")}},
-		"exempt before the creation":         {none: true, subject: []func(*Subject){annotated(v1beta1.AnnotationSkipRemediation, "")}},
-		"no template":                        {none: true, policy: &Policy{}},
-		"running":                            {},
-		"running above maxUnhealthy":         {notWanted: true},
-		"being deleted":                      {change: func(r *Remediation) { r.IsDeleting = true }},
-		"the timeout is over":                {change: func(r *Remediation) { r.CreationTime = minutes(10) }, want: "set the timeout of"},
-		"the timeout is over and was told":   {change: func(r *Remediation) { r.CreationTime, r.IsTimedOut = minutes(10), true }},
-		"the timeout of a paused machine":    {change: func(r *Remediation) { r.CreationTime = minutes(10) }, subject: []func(*Subject){annotated(v1beta1.AnnotationPaused, "")}},
-		"the machine is gone":                {gone: true, want: "delete: the Machine no longer exists"},
-		"the machine is being deleted":       {subject: []func(*Subject){func(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: start} }}, want: "delete: the Machine is being deleted"},
-		"healthy":                            {subject: []func(*Subject){node(corev1.NodeReady, corev1.ConditionTrue, 24)}, want: "delete: the machine is healthy"},
-		"healthy and paused":                 {subject: []func(*Subject){node(corev1.NodeReady, corev1.ConditionTrue, 24), annotated(v1beta1.AnnotationPaused, "")}},
-		"another template":                   {policy: &other, want: "delete: the health check names another template"},
-		"no check":                           {policy: &Policy{}, want: "delete: no health check leaves the machine to this operator"},
-		"another Node":                       {change: func(r *Remediation) { r.Mark.NodeUID = "former" }, want: "delete: the Machine has another Node"},
-		"the Node disappears":                {subject: []func(*Subject){withoutNode}},
-		"neither healthy nor unhealthy yet":  {subject: []func(*Subject){silent(24)}},
-		"another kind in the same namespace": {change: func(r *Remediation) { r.Kind.Kind = "Other" }, want: "delete: the health check names another template"},
+		"needed":                        {none: true, want: "create"},
+		"needed, but not wanted now":    {none: true, notWanted: true},
+		"not marked yet":                {none: true, subject: []func(*Subject){requestedFor("Other")}},
+		"without a Node":                {none: true, subject: []func(*Subject){withoutNode}},
+		"failed machine":                {none: true, subject: []func(*Subject){phase(v1beta1.MachineFailed)}},
+		"recovered before the creation": {none: true, subject: []func(*Subject){silent(24)}},
+		"paused before the creation": {none: true, subject: []func(*Subject){annotated(v1beta1.AnnotationPaused,
+			"")}},
+		"exempt before the creation": {none: true,
+			subject: []func(*Subject){annotated(v1beta1.AnnotationSkipRemediation, "")}},
+		"no template":                {none: true, policy: &Policy{}},
+		"running":                    {},
+		"running above maxUnhealthy": {notWanted: true},
+		"being deleted":              {change: func(r *Remediation) { r.IsDeleting = true }},
+		"the timeout is over": {change: func(r *Remediation) { r.CreationTime = minutes(10) },
+			want: "set the timeout of"},
+		"the timeout is over and was told": {change: func(r *Remediation) {
+			r.CreationTime, r.IsTimedOut = minutes(10),
+				true
+		}},
+		"the timeout of a paused machine": {change: func(r *Remediation) { r.CreationTime = minutes(10) },
+			subject: []func(*Subject){annotated(v1beta1.AnnotationPaused, "")}},
+		"the machine is gone":          {gone: true, want: "delete: the Machine no longer exists"},
+		"the machine is being deleted": {subject: []func(*Subject){beingDeleted}, want: "delete: the Machine is being deleted"},
+		"healthy": {subject: []func(*Subject){node(corev1.NodeReady, corev1.ConditionTrue, 24)},
+			want: "delete: the machine is healthy"},
+		"healthy and paused": {subject: []func(*Subject){node(corev1.NodeReady, corev1.ConditionTrue, 24),
+			annotated(v1beta1.AnnotationPaused, "")}},
+		"another template": {policy: &other, want: "delete: the health check names another template"},
+		"no check": {policy: &Policy{},
+			want: "delete: no health check leaves the machine to this operator"},
+		"another Node": {change: func(r *Remediation) { r.Mark.NodeUID = "former" },
+			want: "delete: the Machine has another Node"},
+		"the Node disappears":               {subject: []func(*Subject){withoutNode}},
+		"neither healthy nor unhealthy yet": {subject: []func(*Subject){silent(24)}},
+		"another kind in the same namespace": {change: func(r *Remediation) { r.Kind.Kind = "Other" },
+			want: "delete: the health check names another template"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := runningSubject("m", append([]func(*Subject){silent(2), requestedFor(v1beta1.ReasonExternalRemediation)},
@@ -220,8 +241,8 @@ func TestPlanRemediation(t *testing.T) {
 	}
 }
 
-// FuzzPlanRemediation checks what must hold in every state: no second remediation, no change of a remediation that is
-// being deleted, and no remediation of a machine that is healthy, gone, paused or exempt.
+// FuzzPlanRemediation checks what must hold in every state: no second remediation, no change of a remediation that
+// is being deleted, and no remediation of a machine that is healthy, gone, paused or exempt.
 //
 // Rule: one-remediation-per-machine.
 func FuzzPlanRemediation(f *testing.F) {
@@ -233,7 +254,7 @@ func FuzzPlanRemediation(f *testing.F) {
 		changes := []func(*Subject){node(corev1.NodeReady, corev1.ConditionTrue, 1), silent(2), withoutNode,
 			requestedFor(v1beta1.ReasonExternalRemediation), requestedFor(v1beta1.ReasonReplaceAfterRemediation),
 			annotated(v1beta1.AnnotationPaused, ""), annotated(v1beta1.AnnotationSkipRemediation, ""),
-			phase(v1beta1.MachineFailed), func(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: start} }}
+			phase(v1beta1.MachineFailed), beingDeleted}
 		s := runningSubject("m")
 		for i, change := range changes {
 			if flag(i) && !(i < 2 && s.Node == nil) {
@@ -259,7 +280,8 @@ func FuzzPlanRemediation(f *testing.F) {
 		for _, a := range PlanRemediation(facts) {
 			switch a.Verb {
 			case RemediationCreate:
-				if len(facts.Remediations) > 0 || s.Node == nil || healthy || !flag(21) || flag(5) || flag(6) || flag(7) || flag(8) ||
+				if len(facts.Remediations) > 0 || s.Node == nil || healthy || !flag(21) || flag(5) || flag(6) || flag(7) ||
+					flag(8) ||
 					flag(20) {
 					t.Errorf("a remediation is created: %+v", facts)
 				}
@@ -281,8 +303,9 @@ func FuzzPlanRemediation(f *testing.F) {
 // Rule: one-remediation-per-machine.
 func TestParseRemediation(t *testing.T) {
 	m, n := runningSubject("m").Machine, runningSubject("m").Node
-	created, ok := newRemediation(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{
-		"spec": map[string]any{"strategy": "off"}}}}}, template, m, n, "here")
+	created, ok := newRemediation(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"template": map[string]any{
+			"spec": map[string]any{"strategy": "off"}}}}}, template, m, n, "here")
 	if !ok {
 		t.Fatal("the template is refused")
 	}
@@ -292,7 +315,8 @@ func TestParseRemediation(t *testing.T) {
 	}
 	for name, spec := range map[string]any{"nothing": nil, "a text": "x", "no template": map[string]any{},
 		"a template that is a text": map[string]any{"template": "x"}} {
-		if _, ok := newRemediation(&unstructured.Unstructured{Object: map[string]any{"spec": spec}}, template, m, n, ""); ok {
+		if _, ok := newRemediation(&unstructured.Unstructured{Object: map[string]any{"spec": spec}}, template, m, n,
+			""); ok {
 			t.Errorf("%s is accepted as a template", name)
 		}
 	}
@@ -309,9 +333,11 @@ func TestParseRemediation(t *testing.T) {
 			t.Errorf("%s: the object is taken for a remediation", name)
 		}
 	}
-	for name, status := range map[string]any{"a text": "x", "a list": []any{"x"}, "conditions that are a text": map[string]any{
-		"conditions": "x"}, "a condition that is a text": map[string]any{"conditions": []any{"x"}},
-		"a status that is a number": map[string]any{"conditions": []any{map[string]any{"type": "Succeeded", "status": int64(1)}}}} {
+	for name, status := range map[string]any{"a text": "x", "a list": []any{"x"},
+		"conditions that are a text": map[string]any{
+			"conditions": "x"}, "a condition that is a text": map[string]any{"conditions": []any{"x"}},
+		"a status that is a number": map[string]any{"conditions": []any{map[string]any{"type": "Succeeded",
+			"status": int64(1)}}}} {
 		o := created.DeepCopy()
 		o.Object["status"] = status
 		if r, ok := ParseRemediation(o); !ok || r.HasFailed || r.HasDeletedNode {
@@ -326,13 +352,15 @@ func TestProcessServesItsNamespacesOnly(t *testing.T) {
 	for _, tc := range []struct {
 		mark RemediationMark
 		want bool
-	}{{RemediationMark{ClusterID: "here", Namespace: "a"}, true}, {RemediationMark{ClusterID: "here", Namespace: "b"}, false},
+	}{{RemediationMark{ClusterID: "here", Namespace: "a"}, true}, {RemediationMark{ClusterID: "here", Namespace: "b"},
+		false},
 		{RemediationMark{ClusterID: "elsewhere", Namespace: "a"}, false}} {
 		if got := r.owns(Remediation{Mark: tc.mark}); got != tc.want {
 			t.Errorf("%+v: %t", tc.mark, got)
 		}
 	}
-	if (*Remediators)(nil).permits(r.Kinds[0]) || !r.permits(r.Kinds[0]) || r.permits(schema.GroupKind{Group: "g", Kind: "L"}) {
+	if (*Remediators)(nil).permits(r.Kinds[0]) || !r.permits(r.Kinds[0]) || r.permits(schema.GroupKind{Group: "g",
+		Kind: "L"}) {
 		t.Error("a wrong kind is permitted")
 	}
 }

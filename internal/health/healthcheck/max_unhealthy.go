@@ -181,8 +181,8 @@ func (j *Decision) hold(subject Subject, v Evaluation) {
 }
 
 // exhausted reports whether too many machines in a row were replaced before this machine. The result may be true for
-// a healthy machine. If the condition were set only after the failure, the owner could replace the machine before the
-// condition is set.
+// a healthy machine. If the condition were set only after the failure, the owner could replace the machine before
+// the condition is set.
 func (p Policy) exhausted(s Subject) bool {
 	return p.MaxRetries != nil && s.Retries > int(*p.MaxRetries) && s.RetriesResetIn > 0
 }

@@ -24,7 +24,8 @@ func ParseRemediationKinds(values []string) ([]schema.GroupKind, error) {
 			errs = append(errs, fmt.Errorf("--%s contains %q; an entry is a kind, a dot and an API group, such as "+
 				"SelfNodeRemediation.self-node-remediation.medik8s.io", RemediationKindsFlag, value))
 		case strings.HasSuffix(kind.Kind, "Template"):
-			errs = append(errs, fmt.Errorf("--%s contains %q; name the kind of the remediation, %s", RemediationKindsFlag, value,
+			errs = append(errs, fmt.Errorf("--%s contains %q; name the kind of the remediation, %s", RemediationKindsFlag,
+				value,
 				schema.GroupKind{Group: kind.Group, Kind: strings.TrimSuffix(kind.Kind, "Template")}))
 		case !slices.Contains(kinds, kind):
 			kinds = append(kinds, kind)

@@ -24,10 +24,10 @@ import (
 	"machinist.dev/machinist/test/remediator"
 )
 
-// The remediation has the content that the operators of Medik8s expect. It is deleted when the machine is healthy, and
-// the operator then cleans up.
+// The remediation has the content that the operators of Medik8s expect. It is deleted when the machine is healthy,
+// and the operator then cleans up.
 //
-// Rules: external-remediation-contract, one-remediation-per-machine.
+// Rules: external-remediation-contract, one-remediation-per-machine, remediations-read-when-needed.
 func TestOperatorRemediatesMachine(t *testing.T) {
 	b := newRemediatorBench(t)
 	c := b.check(b.leave(remediator.SelfNode, 10*time.Minute, ""))
@@ -116,8 +116,9 @@ func TestRemediationThatNeverEnds(t *testing.T) {
 			if _, err := time.Parse(time.RFC3339, value); err != nil {
 				t.Errorf("the annotation for the timeout: %v", err)
 			}
-			if mark := b.mark(m); !strings.Contains(mark.Message, "SelfNodeRemediation "+b.namespace+"/"+m.Status.NodeRef.Name+
-				" has exceeded its timeout.") {
+			if mark := b.mark(m); !strings.Contains(mark.Message,
+				"SelfNodeRemediation "+b.namespace+"/"+m.Status.NodeRef.Name+
+					" has exceeded its timeout.") {
 				t.Errorf("the message is %q", mark.Message)
 			}
 			b.operate(metav1.ConditionUnknown)
@@ -220,7 +221,8 @@ func TestRemediationIsDeleted(t *testing.T) {
 		"the check is deleted": {change: func(b *bench, c *v1beta1.MachineHealthCheck, _ *v1beta1.Machine) {
 			b.must(b.c.Delete(b.ctx(), c))
 		}},
-		"the check does not select the machine": {change: func(b *bench, _ *v1beta1.MachineHealthCheck, m *v1beta1.Machine) {
+		"the check does not select the machine": {change: func(b *bench, _ *v1beta1.MachineHealthCheck,
+			m *v1beta1.Machine) {
 			is := b.read(m)
 			is.Labels = nil
 			b.must(b.c.Update(b.ctx(), is))
@@ -240,13 +242,15 @@ func TestRemediationIsDeleted(t *testing.T) {
 			b.annotate(m, v1beta1.AnnotationPaused, "")
 			b.recover(m)
 		}},
-		"too many machines are unhealthy": {stays: true, change: func(b *bench, c *v1beta1.MachineHealthCheck, _ *v1beta1.Machine) {
+		"too many machines are unhealthy": {stays: true, change: func(b *bench, c *v1beta1.MachineHealthCheck,
+			_ *v1beta1.Machine) {
 			is := &v1beta1.MachineHealthCheck{}
 			b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), is))
 			most("0")(is)
 			b.must(b.c.Update(b.ctx(), is))
 		}},
-		"the target cluster is unreachable": {stays: true, change: func(b *bench, c *v1beta1.MachineHealthCheck, _ *v1beta1.Machine) {
+		"the target cluster is unreachable": {stays: true, change: func(b *bench, c *v1beta1.MachineHealthCheck,
+			_ *v1beta1.Machine) {
 			b.must(b.c.Delete(b.ctx(), c))
 			b.stopped = "unreachable"
 		}},
@@ -346,12 +350,16 @@ func TestProblemsWithTemplateAreReported(t *testing.T) {
 		reason, message string
 	}{
 		"no kind is permitted": {kind: remediator.SelfNode, reason: v1beta1.ReasonKindNotPermitted,
-			message: "--remediation-kinds", prepare: func(b *bench, _ *v1beta1.Machine) { b.options.Remediators.Kinds = nil }},
+			message: "--remediation-kinds", prepare: func(b *bench,
+				_ *v1beta1.Machine) {
+				b.options.Remediators.Kinds = nil
+			}},
 		"no target cluster": {kind: remediator.SelfNode, reason: v1beta1.ReasonNoTargetCluster,
 			message: "spec.remediation.templateRef", prepare: func(b *bench, _ *v1beta1.Machine) {
 				b.options.Remediators, b.options.Nodes = nil, nil
 			}},
-		"the kind is not installed": {kind: missing, reason: v1beta1.ReasonKindNotInstalled, message: "Install the operator",
+		"the kind is not installed": {kind: missing, reason: v1beta1.ReasonKindNotInstalled,
+			message: "Install the operator",
 			prepare: func(b *bench, _ *v1beta1.Machine) {
 				b.options.Remediators.Kinds = append(b.options.Remediators.Kinds, missing.GroupKind())
 			}},
@@ -359,7 +367,8 @@ func TestProblemsWithTemplateAreReported(t *testing.T) {
 			message: "get SelfNodeRemediationTemplate ", prepare: func(b *bench, _ *v1beta1.Machine) {
 				b.must(b.c.Delete(b.ctx(), b.template(remediator.SelfNode)))
 			}},
-		"a template without a spec": {kind: remediator.SelfNode, reason: v1beta1.ReasonTemplateInvalid, message: "spec.template.spec",
+		"a template without a spec": {kind: remediator.SelfNode, reason: v1beta1.ReasonTemplateInvalid,
+			message: "spec.template.spec",
 			prepare: func(b *bench, _ *v1beta1.Machine) {
 				o := b.template(remediator.SelfNode)
 				unstructured.RemoveNestedField(o.Object, "spec", "template")
@@ -398,7 +407,8 @@ func TestProblemsWithTemplateAreReported(t *testing.T) {
 			b.advance(time.Hour)
 			b.wantNoWrites()
 			after := b.remediations()
-			if len(after) != len(before) || len(after) == 1 && after[0].GetResourceVersion() != before[0].GetResourceVersion() {
+			if len(after) != len(before) || len(after) == 1 &&
+				after[0].GetResourceVersion() != before[0].GetResourceVersion() {
 				t.Errorf("remediations %v, before %v", after, before)
 			}
 		})
@@ -450,7 +460,8 @@ func TestFailedRequestsLoseNoRemediation(t *testing.T) {
 			}
 			inner := env.Client(t)
 			b.options.Remediators.Client = interceptor.NewClient(inner, interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+					opts ...client.GetOption) error {
 					return fail(func() error { return c.Get(ctx, key, o, opts...) })
 				},
 				List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
@@ -462,7 +473,8 @@ func TestFailedRequestsLoseNoRemediation(t *testing.T) {
 				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 					return fail(func() error { return c.Delete(ctx, o, opts...) })
 				},
-				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+					opts ...client.PatchOption) error {
 					return fail(func() error { return c.Patch(ctx, o, p, opts...) })
 				},
 			})

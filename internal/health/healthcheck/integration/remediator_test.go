@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/test/remediator"
 )
 
-// newRemediatorBench returns a bench with the kinds and templates of two operators. The manager may create remediations
-// of both kinds.
+// newRemediatorBench returns a bench with the kinds and templates of two operators. The manager may create
+// remediations of both kinds.
 func newRemediatorBench(t testing.TB) *bench {
 	t.Helper()
 	b := newBench(t)

@@ -153,6 +153,9 @@ func (p *pass) liveFacts(ctx context.Context, uid types.UID, a RemediationAction
 // create another one, and operators that ignore the annotation with the Node's name find the Node.
 func (p *pass) createRemediation(ctx context.Context, f RemediationFacts, check *v1beta1.MachineHealthCheck) error {
 	m, t, template := f.Subject.Machine, f.Policy.External.Template, p.remediations.templates[check.UID]
+	if cached := check.Spec.Remediation.TemplateRef; cached == nil || t != *cached {
+		return nil // The cache is stale, and another template was read.
+	}
 	if template == nil || p.remediations.ofCheck[check.UID].Reason == v1beta1.ReasonTemplateInvalid {
 		return nil // The condition of the check names the problem.
 	}

@@ -90,6 +90,29 @@ func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstan
 	}))
 }
 
+// StopInstance requests to switch an instance off. It returns immediately, usually with the instance in the state
+// stopping. The operating system of the instance may ignore a request without Force. The instance then returns to the
+// state running. Repeated calls change nothing. The code is CodeConflict if the instance is being deleted or never
+// booted, or if it boots or restarts and the request has no Force.
+func (c *Client) StopInstance(ctx context.Context, id string, req StopInstanceRequest) (*Instance, error) {
+	var out Instance
+	return result(&out, c.do(ctx, call{
+		operation: OperationStopInstance, method: http.MethodPost,
+		path: []string{"instances", id, "stop"}, body: req, result: &out,
+	}))
+}
+
+// StartInstance requests to switch a stopped instance on. It returns immediately, usually with the instance in the
+// state starting. For an instance that is on or boots, the call changes nothing. The code is CodeConflict while the
+// instance is being switched off or deleted.
+func (c *Client) StartInstance(ctx context.Context, id string) (*Instance, error) {
+	var out Instance
+	return result(&out, c.do(ctx, call{
+		operation: OperationStartInstance, method: http.MethodPost,
+		path: []string{"instances", id, "start"}, result: &out,
+	}))
+}
+
 // UpdateTags merges and removes tags. The code is CodeConflict if the instance is terminated or the condition of the
 // request is not met.
 func (c *Client) UpdateTags(ctx context.Context, id string, req UpdateTagsRequest) (*Instance, error) {
@@ -167,6 +190,8 @@ const (
 	OperationDeleteInstance    = "DeleteInstance"
 	OperationUpdateInstance    = "UpdateInstance"
 	OperationUpdateTags        = "UpdateTags"
+	OperationStopInstance      = "StopInstance"
+	OperationStartInstance     = "StartInstance"
 	OperationListAddresses     = "ListAddresses"
 	OperationDeleteAddress     = "DeleteAddress"
 	OperationConsoleOutput     = "ConsoleOutput"
@@ -181,14 +206,15 @@ const ChangesOnly = "changes"
 // ChangeOperations returns the names of the operations that create, change or delete something.
 func ChangeOperations() []string {
 	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags,
-		OperationDeleteAddress}
+		OperationStopInstance, OperationStartInstance, OperationDeleteAddress}
 }
 
 // Operations returns the names of all operations that faults can affect and statistics count.
 func Operations() []string {
 	return []string{
 		OperationCreateInstance, OperationGetInstance, OperationListInstances, OperationDeleteInstance,
-		OperationUpdateInstance, OperationUpdateTags, OperationListAddresses, OperationDeleteAddress, OperationConsoleOutput,
+		OperationUpdateInstance, OperationUpdateTags, OperationStopInstance, OperationStartInstance,
+		OperationListAddresses, OperationDeleteAddress, OperationConsoleOutput,
 		OperationListRegions, OperationListInstanceTypes, OperationListImages,
 	}
 }

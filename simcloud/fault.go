@@ -72,7 +72,7 @@ type FaultEffect struct {
 type InstanceFaultKind string
 
 const (
-	// FaultNeverBoots keeps the instance pending until FaultRecovers.
+	// FaultNeverBoots keeps the instance pending or starting until FaultRecovers.
 	FaultNeverBoots InstanceFaultKind = "NeverBoots"
 	// FaultGivesUp simulates a lack of capacity. If the instance has not booted, its state becomes StateFailed.
 	FaultGivesUp InstanceFaultKind = "GivesUp"
@@ -91,8 +91,11 @@ const (
 	// FaultSilent stops the machine while the instance is still reported as running. There are no heartbeats and no
 	// pods, and connections are closed.
 	FaultSilent InstanceFaultKind = "Silent"
-	// FaultRecovers ends FaultNeverBoots, FaultNeverRegisters, FaultSilent and FaultDies. The machine continues with
-	// the content of its disk.
+	// FaultIgnoresShutdown makes the operating system ignore requests to shut down. After Settings.StopTime, the
+	// instance returns to StateRunning.
+	FaultIgnoresShutdown InstanceFaultKind = "IgnoresShutdown"
+	// FaultRecovers ends FaultNeverBoots, FaultNeverRegisters, FaultSilent, FaultDies and FaultIgnoresShutdown. The
+	// machine continues with the content of its disk.
 	FaultRecovers InstanceFaultKind = "Recovers"
 )
 
@@ -114,6 +117,8 @@ type Settings struct {
 	BootJitter Duration `json:"bootJitter"`
 	// RebootTime is the duration of an update that restarts the instance. Default: 1s.
 	RebootTime Duration `json:"rebootTime"`
+	// StopTime is the time from stopping to stopped. Default: 1s.
+	StopTime Duration `json:"stopTime"`
 	// ShutdownTime is the time from shutting-down to terminated. Default: 1s.
 	ShutdownTime Duration `json:"shutdownTime"`
 	// TerminatedVisible is how long a terminated instance stays readable.
@@ -157,6 +162,7 @@ type SettingsPatch struct {
 	BootTime          *Duration          `json:"bootTime,omitempty"`
 	BootJitter        *Duration          `json:"bootJitter,omitempty"`
 	RebootTime        *Duration          `json:"rebootTime,omitempty"`
+	StopTime          *Duration          `json:"stopTime,omitempty"`
 	ShutdownTime      *Duration          `json:"shutdownTime,omitempty"`
 	TerminatedVisible *Duration          `json:"terminatedVisible,omitempty"`
 	TokenRetention    *Duration          `json:"tokenRetention,omitempty"`

@@ -13,9 +13,13 @@ const (
 	StateRunning InstanceState = "running"
 	// StateRebooting means that the instance restarts to apply an update.
 	StateRebooting InstanceState = "rebooting"
-	// StateStopped means that the instance is switched off. Such an instance still exists and counts against quota
-	// and capacity.
+	// StateStopping means that the instance is being switched off. Its machine runs until the instance is stopped.
+	StateStopping InstanceState = "stopping"
+	// StateStopped means that the instance is switched off. Such an instance still exists and counts against quota.
+	// It also counts against capacity, unless StopInstance released its capacity.
 	StateStopped InstanceState = "stopped"
+	// StateStarting means that a stopped instance is being switched on and has not booted yet.
+	StateStarting InstanceState = "starting"
 	// StateFailed means that the instance was accepted but will never boot. StateReason contains the reason. A failed
 	// instance counts against quota and capacity until it is deleted.
 	StateFailed InstanceState = "failed"
@@ -138,6 +142,15 @@ type UpdateInstanceRequest struct {
 	Type           string `json:"type,omitempty"`
 	Image          string `json:"image,omitempty"`
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
+}
+
+// StopInstanceRequest switches an instance off. Its disks and its address stay.
+type StopInstanceRequest struct {
+	// Force switches the instance off without waiting for its operating system. Force also works while the instance
+	// boots or restarts.
+	Force bool `json:"force,omitempty"`
+	// ReleaseCapacity makes a stopped instance not count against capacity. StartInstance then needs free capacity.
+	ReleaseCapacity bool `json:"releaseCapacity,omitempty"`
 }
 
 // UpdateTagsRequest merges Set into the tags and then removes the keys in Remove. Missing tags are ignored. A key in

@@ -101,6 +101,7 @@ func Default() *Catalog {
 		Settings: simcloud.Settings{
 			BootTime:          second,
 			RebootTime:        second,
+			StopTime:          second,
 			ShutdownTime:      second,
 			TerminatedVisible: simcloud.Duration(10 * time.Minute),
 			TokenRetention:    simcloud.Duration(24 * time.Hour),
@@ -265,7 +266,8 @@ func ValidateQuota(q simcloud.Quota) error {
 func ValidateSettings(s simcloud.Settings) error {
 	const most = simcloud.Duration(10 * 365 * 24 * time.Hour)
 	for name, d := range map[string]simcloud.Duration{
-		"bootTime": s.BootTime, "bootJitter": s.BootJitter, "rebootTime": s.RebootTime, "shutdownTime": s.ShutdownTime,
+		"bootTime": s.BootTime, "bootJitter": s.BootJitter, "rebootTime": s.RebootTime,
+		"stopTime": s.StopTime, "shutdownTime": s.ShutdownTime,
 		"terminatedVisible": s.TerminatedVisible, "tokenRetention": s.TokenRetention, "readLag": s.ReadLag,
 		"semantics.getLag": s.Semantics.GetLag, "semantics.listLag": s.Semantics.ListLag,
 		"semantics.tagLag":      s.Semantics.TagLag,

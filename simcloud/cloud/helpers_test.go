@@ -189,7 +189,7 @@ func (w *testCloud) checkInvariants() {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	live, instances, cpus := 0, 0, 0
+	live, instances, cpus, capacity := 0, 0, 0, 0
 	slots, addresses, tags := map[int]bool{}, map[string]bool{}, 0
 	for i, inst := range w.order {
 		rec := inst.rec
@@ -211,6 +211,9 @@ func (w *testCloud) checkInvariants() {
 		if rec.usesQuota() {
 			instances++
 			cpus += rec.TypeSpec.CPUs
+		}
+		if rec.usesQuota() && !(rec.Instance.State == simcloud.StateStopped && rec.StopRequest.ReleaseCapacity) {
+			capacity++
 		}
 		if rec.live() {
 			live++
@@ -236,7 +239,7 @@ func (w *testCloud) checkInvariants() {
 	for _, set := range w.tags {
 		indexed += len(set)
 	}
-	if w.live != live || total != (usage{instances, cpus}) || capacityUsed != instances ||
+	if w.live != live || total != (usage{instances, cpus}) || capacityUsed != capacity ||
 		len(w.slots.used) != len(slots) ||
 		indexed != tags ||
 		len(w.instances) != len(w.order) {

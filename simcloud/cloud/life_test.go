@@ -368,9 +368,9 @@ func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 		var ids []string
 		pick := func() string { return ids[r.IntN(len(ids))] }
 		kinds := []simcloud.InstanceFaultKind{simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies,
-			simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultRecovers}
+			simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultRecovers, simcloud.FaultIgnoresShutdown}
 		for range 300 {
-			switch n := r.IntN(20); {
+			switch n := r.IntN(22); {
 			case n < 5 || len(ids) == 0:
 				req := request(withTags("n", string(rune('a'+r.IntN(5)))))
 				if inst, err := w.Create("alice", req, nil); err == nil {
@@ -396,6 +396,11 @@ func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 			case n < 17:
 				// Usually this address does not exist.
 				_ = w.DeleteAddress("alice", addressPrefix+strings.TrimPrefix(pick(), instancePrefix))
+			case n < 18: // The state of the instance may not allow this.
+				_, _ = w.Stop("alice", pick(),
+					simcloud.StopInstanceRequest{Force: r.IntN(2) == 0, ReleaseCapacity: r.IntN(2) == 0})
+			case n < 19:
+				_, _ = w.Start("alice", pick())
 			default:
 				w.pass(time.Duration(r.IntN(3000)) * time.Millisecond)
 			}

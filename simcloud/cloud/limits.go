@@ -185,7 +185,9 @@ func (c *Cloud) count(r *record, sign int) {
 	key := usageKey{r.Account, r.Instance.Region}
 	u := c.usage[key]
 	c.usage[key] = usage{u.instances + sign, u.cpus + sign*r.TypeSpec.CPUs}
-	c.capacityUsed[capacityKey{r.Instance.Zone, r.Instance.Type}] += sign
+	if r.usesCapacity() {
+		c.capacityUsed[capacityKey{r.Instance.Zone, r.Instance.Type}] += sign
+	}
 }
 
 // checkLimits checks whether quota and capacity allow additional instances and CPUs.
@@ -199,6 +201,11 @@ func (c *Cloud) checkLimits(a *account, region, zone, instanceType string, insta
 		return fail(simcloud.CodeQuotaExceeded, "account %q has %d of %d CPUs in region %q, and needs %d more", a.name,
 			used.cpus, *most, region, cpus)
 	}
+	return c.checkCapacity(zone, instanceType)
+}
+
+// checkCapacity checks whether the zone has capacity for another instance.
+func (c *Cloud) checkCapacity(zone, instanceType string) error {
 	key := capacityKey{zone, instanceType}
 	if most, limited := c.capacity[key]; limited && c.capacityUsed[key]+1 > most {
 		return fail(simcloud.CodeInsufficientCapacity, "zone %q has no capacity for another instance of type %q", zone,

@@ -20,8 +20,12 @@ type record struct {
 	PodSlot    int    `json:"podSlot"`
 	Boots      int    `json:"boots"`
 
-	// BootAt is when a pending or rebooting instance becomes running.
-	BootAt      time.Time `json:"bootAt,omitzero"`
+	// BootAt is when a pending, starting or rebooting instance becomes running.
+	BootAt time.Time `json:"bootAt,omitzero"`
+	// StopAt is when a stopping instance becomes stopped, or running if its operating system ignores the request.
+	StopAt time.Time `json:"stopAt,omitzero"`
+	// StopRequest is the last request to switch the instance off. It is zero while the instance is on.
+	StopRequest simcloud.StopInstanceRequest `json:"stopRequest,omitzero"`
 	TerminateAt time.Time `json:"terminateAt,omitzero"`
 	// HideAt is when a terminated instance becomes unreadable for its owner. ForgetAt is when the record is deleted and
 	// its client token becomes free.
@@ -36,6 +40,8 @@ type record struct {
 	NeverBoots     bool `json:"neverBoots,omitempty"`
 	Silent         bool `json:"silent,omitempty"`
 	NeverRegisters bool `json:"neverRegisters,omitempty"`
+	// IgnoresShutdown means that the operating system ignores a request without Force.
+	IgnoresShutdown bool `json:"ignoresShutdown,omitempty"`
 	// Faults are the pending faults, ordered by time.
 	Faults []simcloud.InstanceFault `json:"faults,omitempty"`
 }
@@ -51,10 +57,16 @@ func (r *record) live() bool { return r.Instance.State != simcloud.StateTerminat
 // usesQuota reports whether the instance counts against quota and capacity.
 func (r *record) usesQuota() bool { return r.live() || !r.FreeAt.IsZero() }
 
+// usesCapacity reports whether the instance counts against capacity.
+func (r *record) usesCapacity() bool {
+	return r.usesQuota() && !(r.Instance.State == simcloud.StateStopped && r.StopRequest.ReleaseCapacity)
+}
+
 func (r *record) hasAddress() bool { return r.live() || r.AddressInUse }
 
 func (r *record) switchedOn() bool {
-	return r.Instance.State == simcloud.StateRunning && !r.Silent && !r.NeverRegisters
+	on := r.Instance.State == simcloud.StateRunning || r.Instance.State == simcloud.StateStopping
+	return on && !r.Silent && !r.NeverRegisters
 }
 
 func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
@@ -113,10 +125,12 @@ func (r *record) next() (at time.Time, what change) {
 		consider(r.Instance.LaunchTime.Add(time.Duration(r.Faults[0].After)), r.applyFault)
 	}
 	switch r.Instance.State {
-	case simcloud.StatePending, simcloud.StateRebooting:
+	case simcloud.StatePending, simcloud.StateStarting, simcloud.StateRebooting:
 		if !r.NeverBoots {
 			consider(r.BootAt, r.boot)
 		}
+	case simcloud.StateStopping:
+		consider(r.StopAt, r.endStop)
 	case simcloud.StateShuttingDown:
 		consider(r.TerminateAt, r.terminate)
 	case simcloud.StateTerminated:
@@ -139,17 +153,43 @@ func (r *record) reboot(at time.Time, s simcloud.Settings) {
 	r.BootAt = at.Add(time.Duration(s.RebootTime))
 }
 
+// stop starts to switch the instance off. A request with Force replaces an earlier request without Force.
+func (r *record) stop(at time.Time, req simcloud.StopInstanceRequest, s simcloud.Settings) {
+	if r.Instance.State != simcloud.StateStopping || req.Force && !r.StopRequest.Force {
+		r.StopAt = at.Add(time.Duration(s.StopTime))
+	}
+	r.Instance.State, r.Instance.StateReason = simcloud.StateStopping, "switched off by its owner"
+	r.BootAt = time.Time{}
+	req.Force = req.Force || r.StopRequest.Force
+	r.StopRequest = req
+}
+
+func (r *record) endStop(time.Time, simcloud.Settings) {
+	r.StopAt = time.Time{}
+	r.Instance.State = simcloud.StateStopped
+	if r.IgnoresShutdown && !r.StopRequest.Force {
+		r.Instance.State, r.Instance.StateReason = simcloud.StateRunning, "fault: ignored the request to shut down"
+		r.StopRequest = simcloud.StopInstanceRequest{}
+	}
+}
+
+func (r *record) start(at time.Time, s simcloud.Settings) {
+	r.Instance.State, r.Instance.StateReason = simcloud.StateStarting, "switched on by its owner"
+	r.StopRequest = simcloud.StopInstanceRequest{}
+	r.BootAt = at.Add(time.Duration(bootTime(r.TypeSpec, s)))
+}
+
 func (r *record) shutDown(at time.Time, s simcloud.Settings) {
 	r.Instance.State, r.Instance.StateReason = simcloud.StateShuttingDown, "deleted by its owner"
 	r.Instance.StateCode = ""
-	r.BootAt = time.Time{}
+	r.BootAt, r.StopAt = time.Time{}, time.Time{}
 	r.TerminateAt = at.Add(time.Duration(s.ShutdownTime))
 }
 
 func (r *record) terminate(at time.Time, s simcloud.Settings) {
 	r.Instance.State, r.Instance.StateCode = simcloud.StateTerminated, ""
 	r.Instance.TerminationTime = &at
-	r.BootAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, nil
+	r.BootAt, r.StopAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, time.Time{}, nil
 	r.HideAt = at.Add(time.Duration(s.TerminatedVisible))
 	// Keep the record until even lagging reads no longer show the instance.
 	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+lagsOf(s).longest(),
@@ -183,7 +223,7 @@ func (r *record) applyFault(at time.Time, s simcloud.Settings) {
 	}
 	switch f.Kind {
 	case simcloud.FaultNeverBoots:
-		if state == simcloud.StatePending {
+		if state == simcloud.StatePending || state == simcloud.StateStarting {
 			r.NeverBoots = true
 			r.Instance.StateReason = "fault: never boots"
 		}
@@ -194,22 +234,28 @@ func (r *record) applyFault(at time.Time, s simcloud.Settings) {
 			r.BootAt = time.Time{}
 		}
 	case simcloud.FaultBootDelay:
-		if state == simcloud.StatePending {
+		if state == simcloud.StatePending || state == simcloud.StateStarting {
 			r.BootAt = r.BootAt.Add(time.Duration(f.Delay))
 		}
 	case simcloud.FaultNeverRegisters:
 		r.NeverRegisters = true
 	case simcloud.FaultSilent:
 		r.Silent = true
+	case simcloud.FaultIgnoresShutdown:
+		r.IgnoresShutdown = true
 	case simcloud.FaultDies:
 		r.Instance.State, r.Instance.StateReason = simcloud.StateStopped, "fault: died"
-		r.BootAt = time.Time{}
+		r.BootAt, r.StopAt, r.StopRequest = time.Time{}, time.Time{}, simcloud.StopInstanceRequest{}
 	case simcloud.FaultRecovers:
-		if r.NeverBoots || state == simcloud.StateStopped {
+		switch {
+		case state == simcloud.StateStarting && r.NeverBoots:
+			r.start(at, s)
+		case r.NeverBoots || state == simcloud.StateStopped:
 			r.Instance.State, r.Instance.StateReason = simcloud.StatePending, ""
+			r.StopRequest = simcloud.StopInstanceRequest{}
 			r.BootAt = at.Add(time.Duration(bootTime(r.TypeSpec, s)))
 		}
-		r.NeverBoots, r.Silent, r.NeverRegisters = false, false, false
+		r.NeverBoots, r.Silent, r.NeverRegisters, r.IgnoresShutdown = false, false, false, false
 	}
 }
 

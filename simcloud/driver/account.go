@@ -35,6 +35,15 @@ func (a account) UpdateInstance(ctx context.Context, id string, req simcloud.Upd
 	return lowerCased(a.Client.UpdateInstance(ctx, id, req))
 }
 
+func (a account) StopInstance(ctx context.Context, id string, req simcloud.StopInstanceRequest) (*simcloud.Instance,
+	error) {
+	return lowerCased(a.Client.StopInstance(ctx, id, req))
+}
+
+func (a account) StartInstance(ctx context.Context, id string) (*simcloud.Instance, error) {
+	return lowerCased(a.Client.StartInstance(ctx, id))
+}
+
 func (a account) UpdateTags(ctx context.Context, id string, req simcloud.UpdateTagsRequest) (*simcloud.Instance,
 	error) {
 	return lowerCased(a.Client.UpdateTags(ctx, id, req))

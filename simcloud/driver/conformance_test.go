@@ -84,7 +84,8 @@ func newLiveSim(t *testing.T, settings simcloud.Settings) *sim {
 	c := catalog.Default()
 	c.Accounts = []catalog.Account{{Name: "alice", Token: token}}
 	moment := simcloud.Duration(20 * time.Millisecond)
-	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.ShutdownTime = moment, moment, moment
+	c.Settings.BootTime, c.Settings.RebootTime = moment, moment
+	c.Settings.StopTime, c.Settings.ShutdownTime = moment, moment
 	c.Settings.ReadLag, c.Settings.Semantics = settings.ReadLag, settings.Semantics
 	simulated, err := cloud.New(cloud.Options{Catalog: c, Journal: j, Hosts: noHosts{}})
 	must(t, err)

@@ -50,6 +50,7 @@ var (
 	_ provider.Settler = (*Driver)(nil)
 	_ provider.Adopter = (*Driver)(nil)
 	_ provider.Scoper  = (*Driver)(nil)
+	_ provider.Power   = (*Driver)(nil)
 )
 
 // New returns a driver without connecting to the cloud. It returns an error for an endpoint that is not a base URL, or

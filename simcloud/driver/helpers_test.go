@@ -46,7 +46,7 @@ func newSim(t *testing.T) *sim {
 	must(t, err)
 	c := catalog.Default()
 	c.Accounts = []catalog.Account{{Name: "alice", Token: token}}
-	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.ShutdownTime = 0, 0, 0
+	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.StopTime, c.Settings.ShutdownTime = 0, 0, 0, 0
 	clock := testclock.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	simulated, err := cloud.New(cloud.Options{Catalog: c, Journal: j, Hosts: noHosts{}, Clock: clock})
 	must(t, err)

@@ -15,8 +15,8 @@ import (
 // liveStates returns all states except StateTerminated, because terminated instances stay readable for a while.
 func liveStates() []simcloud.InstanceState {
 	return []simcloud.InstanceState{
-		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopped,
-		simcloud.StateFailed, simcloud.StateShuttingDown,
+		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopping,
+		simcloud.StateStopped, simcloud.StateStarting, simcloud.StateFailed, simcloud.StateShuttingDown,
 	}
 }
 
@@ -54,9 +54,11 @@ func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
 
 func stateOf(state simcloud.InstanceState) provider.InstanceState {
 	switch state {
-	case simcloud.StatePending:
+	case simcloud.StatePending, simcloud.StateStarting:
 		return provider.StatePending
-	case simcloud.StateRunning, simcloud.StateRebooting:
+	case simcloud.StateRunning, simcloud.StateStopping:
+		return provider.StateRunning
+	case simcloud.StateRebooting:
 		// A rebooting instance counts as running: the reboot ends by itself, and the Node shows its progress better.
 		return provider.StateRunning
 	case simcloud.StateStopped:

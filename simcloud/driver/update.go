@@ -50,6 +50,8 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 			spec.Zone)
 	case in.State == simcloud.StateRebooting:
 		return result(provider.UpdateInProgress, "the instance is restarting")
+	case in.State == simcloud.StateStopping:
+		return result(provider.UpdateInProgress, "the instance is being switched off")
 	}
 	change := changeOf(in, spec, req.Version)
 	byAgent, err := changedByAgent(ctx, client, in, spec, req)
@@ -65,7 +67,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if change == (simcloud.UpdateInstanceRequest{}) {
 		return result(provider.UpdateDone, "")
 	}
-	if in.State == simcloud.StatePending {
+	if in.State == simcloud.StatePending || in.State == simcloud.StateStarting {
 		return result(provider.UpdateInProgress, "the instance has not booted yet")
 	}
 	mode, rejection, err := modeOf(ctx, client, in, change)

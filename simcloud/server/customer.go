@@ -33,6 +33,8 @@ func (s *Server) routeCustomer() {
 		{"DELETE /v1/instances/{id}", simcloud.OperationDeleteInstance, s.deleteInstance},
 		{"PATCH /v1/instances/{id}", simcloud.OperationUpdateInstance, s.updateInstance},
 		{"PUT /v1/instances/{id}/tags", simcloud.OperationUpdateTags, s.updateTags},
+		{"POST /v1/instances/{id}/stop", simcloud.OperationStopInstance, s.stopInstance},
+		{"POST /v1/instances/{id}/start", simcloud.OperationStartInstance, s.startInstance},
 		{"GET /v1/addresses", simcloud.OperationListAddresses, s.listAddresses},
 		{"DELETE /v1/addresses/{id}", simcloud.OperationDeleteAddress, s.deleteAddress},
 		{"GET /v1/instances/{id}/console", simcloud.OperationConsoleOutput, s.consoleOutput},
@@ -139,6 +141,18 @@ func (s *Server) updateTags(r *http.Request, account string) (call, error) {
 		return call{}, err
 	}
 	return s.onInstance(r, account, func(id string) (any, error) { return s.cloud.UpdateTags(account, id, req) })
+}
+
+func (s *Server) stopInstance(r *http.Request, account string) (call, error) {
+	var req simcloud.StopInstanceRequest
+	if err := decode(r, &req); err != nil {
+		return call{}, err
+	}
+	return s.onInstance(r, account, func(id string) (any, error) { return s.cloud.Stop(account, id, req) })
+}
+
+func (s *Server) startInstance(r *http.Request, account string) (call, error) {
+	return s.onInstance(r, account, func(id string) (any, error) { return s.cloud.Start(account, id) })
 }
 
 func (s *Server) listAddresses(r *http.Request, account string) (call, error) {

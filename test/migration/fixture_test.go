@@ -117,7 +117,7 @@ func (x *fixture) startCloud() string {
 	x.must(err)
 	c := catalog.Default()
 	c.Accounts = []catalog.Account{{Name: "alice", Token: token}}
-	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.ShutdownTime = 0, 0, 0
+	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.StopTime, c.Settings.ShutdownTime = 0, 0, 0, 0
 	simulated, err := cloud.New(cloud.Options{Catalog: c, Journal: j, Hosts: noHosts{}})
 	x.must(err)
 	rules, err := fault.Load(j)

@@ -26,7 +26,7 @@ type record struct {
 	StopAt time.Time `json:"stopAt,omitzero"`
 	// StopRequest is the last request to switch the instance off. It is zero while the instance is on.
 	StopRequest simcloud.StopInstanceRequest `json:"stopRequest,omitzero"`
-	TerminateAt time.Time `json:"terminateAt,omitzero"`
+	TerminateAt time.Time                    `json:"terminateAt,omitzero"`
 	// HideAt is when a terminated instance becomes unreadable for its owner. ForgetAt is when the record is deleted and
 	// its client token becomes free.
 	HideAt   time.Time `json:"hideAt,omitzero"`

@@ -11,15 +11,16 @@ type Power interface {
 	// SetPower starts or continues a change of the power state, and returns the instance as it is after the call.
 	// Machinist repeats the request until the returned state is StateStopped after PowerOff and PowerForceOff, or
 	// StateRunning after PowerOn. A request for the current state changes nothing. The provider ID, the addresses, and
-	// all disks of the instance stay.
+	// all disks of the instance stay. SetPower finds the instance by the provider ID and Scope.
 	//
-	// SetPower returns StateStopped only if the cloud confirms, in a read after the request was accepted, that the
-	// instance is off. Machinist relies on this answer: pods of the instance may then start elsewhere with the same
-	// volumes.
+	// SetPower returns StateStopped after PowerOff and PowerForceOff only if the cloud confirms, after the request was
+	// accepted, that the instance is off. A read that may show an earlier state does not confirm this: the instance may
+	// have been switched on since. Machinist relies on StateStopped: pods of the instance may then start elsewhere with
+	// the same volumes.
 	//
 	// While another change of the power state takes effect, SetPower returns the instance in its current state without
-	// an error, or fails with Unavailable. If the instance is being deleted, SetPower returns StateTerminating and
-	// changes nothing.
+	// an error, or fails with Aborted or Unavailable. If the instance is being deleted, SetPower returns
+	// StateTerminating and changes nothing.
 	//
 	// SetPower returns NotFound if there is no instance, FailedPrecondition if the instance belongs to another cluster or
 	// machine, ResourceExhausted if the cloud has no capacity to switch the instance on, and Unimplemented if the cloud

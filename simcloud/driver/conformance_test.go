@@ -36,14 +36,14 @@ func TestTheDriverConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLiveSim(t, settings)
-			minCases := 84
+			minCases := 95
 			// The simulated cloud never deletes an address before its instance. An operation on a running instance
 			// either succeeds or changes nothing. Each address is created with its instance.
 			never := []conformance.FaultKind{conformance.PartsGoneFirst, conformance.OperationFails,
 				conformance.UntaggedParts, conformance.PartsReserved}
 			if settings != (simcloud.Settings{}) {
 				never = append(never, conformance.HugeAnswers) // The length of answers does not depend on these settings.
-				minCases = 83
+				minCases = 94
 			}
 			conformance.Run(t, conformance.Config{
 				New: func() (provider.Driver, error) {
@@ -70,7 +70,7 @@ func TestTheDriverConforms(t *testing.T) {
 				Legacies:            simLegacies(),
 				CollectorTags:       []string{driver.LegacyTagRole},
 				Cloud: conformance.Cloud{Resources: s.resources, Launch: s.launch, LaunchNamed: s.launchNamed, Inject: s.inject,
-					LaunchLegacy: s.launchLegacy, Tags: s.tagsOf},
+					LaunchLegacy: s.launchLegacy, Tags: s.tagsOf, IsOn: s.isOn},
 			})
 		})
 	}
@@ -210,6 +210,34 @@ func (s *sim) tagsOf(ctx context.Context, providerID string) (map[string]string,
 	return nil, fmt.Errorf("no instance with provider ID %s", providerID)
 }
 
+func (s *sim) isOn(ctx context.Context, providerID string) (bool, error) {
+	dump, err := s.admin.Dump(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range dump.Records {
+		if strings.EqualFold(r.ProviderID, providerID) {
+			return r.State != simcloud.StateStopped && r.State != simcloud.StateTerminated, nil
+		}
+	}
+	return false, nil
+}
+
+// ignoreShutdown makes all existing guests ignore requests to shut down.
+func (s *sim) ignoreShutdown(ctx context.Context) error {
+	dump, err := s.admin.Dump(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range dump.Records {
+		ignores := simcloud.InstanceFault{Kind: simcloud.FaultIgnoresShutdown}
+		if _, err := s.admin.AddInstanceFault(ctx, r.ID, ignores); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	rule := simcloud.FaultRule{Operation: "*", Match: simcloud.FaultMatch{Account: "alice"}}
 	switch f.Kind {
@@ -222,6 +250,12 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 		rule.Effect = simcloud.FaultEffect{Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(f.RetryAfter)}
 	case conformance.Exhausted:
 		rule.Operation, rule.Effect.Error = simcloud.OperationCreateInstance, simcloud.CodeQuotaExceeded
+	case conformance.PowerOffIgnored:
+		return func() {}, s.ignoreShutdown(ctx)
+	case conformance.NoCapacityToStart:
+		none := 0
+		return func() { must(s, s.admin.SetCapacity(context.WithoutCancel(ctx), "sim-1", "sim-1b", "small", nil)) },
+			s.admin.SetCapacity(ctx, "sim-1", "sim-1b", "small", &none)
 	case conformance.GivesUp:
 		rule.Operation = simcloud.OperationCreateInstance
 		rule.Effect.Instance = []simcloud.InstanceFault{{Kind: simcloud.FaultGivesUp}}

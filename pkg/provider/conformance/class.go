@@ -193,6 +193,14 @@ func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 			return err
 		}})
 	}
+	if _, switches := t.driver.driver.(provider.Power); switches {
+		power := t.powerRequest(s, provider.PowerOn) // The instance is on, so nothing changes.
+		power.Class = class
+		optional = append(optional, cloudCall{"SetPower", func(ctx context.Context) error {
+			_, err := t.driver.SetPower(ctx, power)
+			return err
+		}})
+	}
 	return append(optional, []cloudCall{
 		{"Get by provider ID", get(byID)},
 		{"Get by tags", get(byTags)},

@@ -41,6 +41,13 @@ func (c *fakeCloud) hooks() Cloud {
 			}
 			return out, err
 		},
+		IsOn: func(_ context.Context, providerID string) (bool, error) {
+			id, err := idOf(providerID)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			s := c.find(id)
+			return s != nil && !s.off, err
+		},
 		Announce: func(_ context.Context, providerID string, at time.Time) (func(context.Context) error, error) {
 			id, err := idOf(providerID)
 			c.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"machinist.dev/machinist/pkg/provider"
 )
 
 // fakeCloud is a cloud in memory whose behavior is difficult for drivers. A server needs a network interface, which is
@@ -57,6 +59,11 @@ type server struct {
 	// failure is noCapacity, or badOperation if an operation on a running server failed.
 	failure string
 	claimed string
+	// off is true while the server is switched off. action is the requested change, which takes effect after some
+	// answers. wasOff is the value of off before the last change.
+	off, wasOff bool
+	action      provider.PowerAction
+	answers     int
 }
 
 const noCapacity, badOperation = "NoCapacity", "OperationFailed"
@@ -355,12 +362,13 @@ func (c *fakeCloud) withCase(s server) server {
 
 // visibleServer returns the server with the changes that active faults make to the results of reads and lists.
 func (c *fakeCloud) visibleServer(s *server) server {
+	c.progress(s)
 	out := c.withCase(*s)
 	if c.hides(LateTags, s, s.createdAt) {
 		out.tags = nil
 	}
 	if c.faults[StateGoesBack] != nil && c.reads%2 == 0 {
-		out.checks, out.deletions = 0, 0
+		out.checks, out.deletions, out.off = 0, 0, out.wasOff
 	}
 	if f := c.faults[GuestClaims]; f != nil {
 		out.claimed = f.Address
@@ -454,6 +462,51 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 		do(s)
 		return nil
 	})
+}
+
+// setPower starts a change of the power state if the server has the tags, and returns the current state.
+func (c *fakeCloud) setPower(ctx context.Context, token, id string, tags map[string]string,
+	action provider.PowerAction) (server, error) {
+	out := new(server) // If the call takes effect late, the caller must not read out.
+	err := c.call(ctx, request{token: token, sent: id, changes: true}, func() error {
+		s := c.find(id)
+		if s == nil {
+			return &cloudError{kind: "NotFound", message: id}
+		}
+		if !includes(s.tags, tags) {
+			return &cloudError{kind: "TagsDiffer", message: id}
+		}
+		switch on := action == provider.PowerOn; {
+		case s.deletions > 0:
+		case s.action == provider.PowerOn && !on, s.action != "" && s.action != provider.PowerOn && on:
+			return &cloudError{kind: "Conflict", message: id + " is changing"}
+		case on && s.off && c.faults[NoCapacityToStart] != nil:
+			return &cloudError{kind: "Exhausted", message: id}
+		case s.action == "" && on == s.off, action == provider.PowerForceOff && s.action == provider.PowerOff:
+			s.action, s.answers = action, 0
+		}
+		c.progress(s)
+		*out = c.withCase(*s)
+		return nil
+	})
+	return *out, err
+}
+
+// powerAnswers is the number of answers until a change of the power state takes effect.
+const powerAnswers = 2
+
+// progress counts an answer about the server. It ends a change of the power state that is due.
+func (c *fakeCloud) progress(s *server) {
+	if s.action == "" {
+		return
+	}
+	if s.answers++; s.answers <= powerAnswers {
+		return
+	}
+	if s.action != provider.PowerOff || c.faults[PowerOffIgnored] == nil {
+		s.wasOff, s.off = s.off, s.action != provider.PowerOn
+	}
+	s.action = ""
 }
 
 // interruptions returns the announced interruptions: for each server ID, the time at which the cloud will reclaim the

@@ -67,6 +67,9 @@ type Config struct {
 	// CollectorTags are the keys of the tags that mark instances for the old systems of Legacies. An old system may
 	// delete an instance with such a tag. The keys have the same form as in the result of Cloud.Tags.
 	CollectorTags []string
+	// GuestsIgnorePowerOff is true if the guests of the suite's instances ignore requests to shut down, for example
+	// because their image contains no operating system.
+	GuestsIgnorePowerOff bool
 	// Cloud contains hooks that access the cloud without the driver.
 	Cloud Cloud
 }
@@ -106,6 +109,9 @@ type Cloud struct {
 	// Tags returns all tags of an instance and of its parts, and everything else that Adopt changes. A key consists of
 	// the part and the name of the tag, such as "disk/team". The tags must not lag behind.
 	Tags func(ctx context.Context, providerID string) (map[string]string, error)
+	// IsOn reports whether an instance is on, even if its operating system does not respond. The answer must not lag
+	// behind. The suite uses IsOn if the driver implements provider.Power.
+	IsOn func(ctx context.Context, providerID string) (bool, error)
 	// Announce makes the cloud announce that it will reclaim an instance at the given time. The announcement stays in
 	// effect until withdraw is called. The suite uses Announce if the driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
@@ -174,7 +180,7 @@ const (
 	// case.
 	OtherCase FaultKind = "OtherCase"
 	// StateGoesBack: a read or a list sometimes shows an instance in an earlier state. An instance may be pending after
-	// it was running, or running while it is being deleted.
+	// it was running, running while it is being deleted, or stopped after it was switched on again.
 	StateGoesBack FaultKind = "StateGoesBack"
 	// PartsRemain: if an instance that existed at the beginning of the fault is deleted, its disks, network interfaces
 	// or addresses remain. The driver must delete these parts with separate calls, although the cloud normally deletes
@@ -210,6 +216,14 @@ const (
 	// disks and network interfaces in the call become reserved. Reserved parts belong to no instance. A later call
 	// cannot use them, so the driver must delete them.
 	PartsReserved FaultKind = "PartsReserved"
+)
+
+// Faults of the power state of instances. The suite uses them if the driver implements provider.Power.
+const (
+	// PowerOffIgnored: the operating systems of all instances ignore requests to shut down.
+	PowerOffIgnored FaultKind = "PowerOffIgnored"
+	// NoCapacityToStart: the cloud has no capacity to switch on an instance that released its capacity.
+	NoCapacityToStart FaultKind = "NoCapacityToStart"
 )
 
 // withDefaults returns the configuration with its defaults, or an error that names what is missing.

@@ -110,6 +110,10 @@ func (d *correct) describe(s server) *provider.Instance {
 		state = provider.StateTerminating
 	case s.failure == noCapacity && s.checks > d.cloud.readLag+1:
 		state, code = provider.StateFailed, provider.ResourceExhausted
+	case s.off:
+		state = provider.StateStopped
+	case s.action == provider.PowerOn:
+		state = provider.StatePending
 	case s.checks > d.cloud.bootReads+d.cloud.readLag:
 		state = provider.StateRunning
 	}
@@ -388,6 +392,23 @@ func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provi
 		return none, d.translate(err)
 	}
 	return provider.UpdateResult{Outcome: provider.UpdateInProgress, Instance: found}, nil
+}
+
+// SetPower implements provider.Power.
+func (d *correct) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
+	token, err := d.tokenOf(req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	id, err := idOf(req.ProviderID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := d.cloud.setPower(ctx, token, id, d.requiredTags(req.ClusterID, req.Machine), req.Action)
+	if err != nil {
+		return nil, d.translate(err)
+	}
+	return d.convert(found), nil
 }
 
 func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {

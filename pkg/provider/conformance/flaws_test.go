@@ -24,6 +24,7 @@ type broken struct {
 	delete   func(context.Context, provider.DeleteRequest) (provider.DeleteResult, error)
 	update   func(context.Context, provider.UpdateRequest) (provider.UpdateResult, error)
 	adopt    func(context.Context, provider.AdoptRequest) (*provider.Instance, error)
+	power    func(context.Context, provider.PowerRequest) (*provider.Instance, error)
 	scope    func(provider.Class) (string, error)
 	account  func(provider.Class) (string, error)
 	pool     func(provider.Class) (string, error)
@@ -73,6 +74,10 @@ func (b *broken) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return b.adopt(ctx, req)
 }
 
+func (b *broken) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
+	return b.power(ctx, req)
+}
+
 func (b *broken) ListScope(class provider.Class) (string, error) { return b.scope(class) }
 
 func (b *broken) Account(class provider.Class) (string, error) { return b.account(class) }
@@ -89,7 +94,7 @@ func newBroken(c *fakeCloud) *broken {
 	return &broken{
 		correct: d, name: d.Name(), settle: 20 * time.Millisecond,
 		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete,
-		update: d.Update, adopt: d.Adopt,
+		update: d.Update, adopt: d.Adopt, power: d.SetPower,
 		scope: d.ListScope, account: d.Account, pool: d.CapacityPool, ending: d.Interruptions,
 		locate: d.Locate, imports: d.Import, release: d.Release, disown: d.Disown, find: d.Find,
 	}
@@ -163,7 +168,7 @@ func meeting() func() {
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
 		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws(),
-		finderFlaws())
+		finderFlaws(), powerFlaws())
 }
 
 func TestEveryCaseFindsItsFlaws(t *testing.T) {

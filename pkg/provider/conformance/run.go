@@ -78,6 +78,7 @@ const (
 	needsLegacies     requirement = "Legacies"
 	needsLaunchLegacy requirement = "Cloud.LaunchLegacy"
 	needsTags         requirement = "Cloud.Tags"
+	needsIsOn         requirement = "Cloud.IsOn"
 
 	needsAdopter     requirement = "provider.Adopter"
 	needsScoper      requirement = "provider.Scoper"
@@ -86,6 +87,7 @@ const (
 	needsInterrupter requirement = "provider.Interrupter"
 	needsImporter    requirement = "provider.Importer"
 	needsFinder      requirement = "provider.Finder"
+	needsPower       requirement = "provider.Power"
 )
 
 // implementedBy checks a requirement. optional is true if the requirement is an optional interface of drivers, and
@@ -106,6 +108,8 @@ func (n requirement) implementedBy(d provider.Driver) (optional, implemented boo
 		_, implemented = d.(provider.Importer)
 	case needsFinder:
 		_, implemented = d.(provider.Finder)
+	case needsPower:
+		_, implemented = d.(provider.Power)
 	default:
 		return false, false
 	}
@@ -118,7 +122,7 @@ func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
 		importCases(), finderCases(),
 		conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
-		partCases(), acceptedCases(), optionalCases(), lastCases())
+		partCases(), acceptedCases(), optionalCases(), powerCases(), lastCases())
 }
 
 type suite struct {
@@ -184,6 +188,8 @@ func (t *trial) require(n requirement) {
 		missing = len(t.Legacies) == 0
 	case needsLaunchLegacy:
 		missing = t.Cloud.LaunchLegacy == nil
+	case needsIsOn:
+		missing = t.Cloud.IsOn == nil
 	case needsTags:
 		missing = t.Cloud.Tags == nil
 	default:

@@ -84,6 +84,13 @@ func (w *checkedDriver) Adopt(ctx context.Context, req provider.AdoptRequest) (*
 	})
 }
 
+// SetPower must only be called if the driver implements provider.Power.
+func (w *checkedDriver) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
+	return watch(ctx, w, "SetPower", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
+		return w.driver.(provider.Power).SetPower(ctx, req)
+	})
+}
+
 // Interruptions must only be called if the driver implements provider.Interrupter.
 func (w *checkedDriver) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {

@@ -55,6 +55,7 @@ var (
 	_ provider.Timeouter = (*Driver)(nil)
 	_ provider.Adopter   = (*Driver)(nil)
 	_ provider.Scoper    = (*Driver)(nil)
+	_ provider.Power     = (*Driver)(nil)
 )
 
 // New returns a driver without connecting to a hypervisor. It returns an error for an invalid option.

@@ -35,6 +35,8 @@ func (h *hypervisor) resize(ctx context.Context, d *domain, spec machine.Spec,
 		if err := h.setSizes(ctx, d, spec); err != nil {
 			return "", err
 		}
+	}
+	if active == 0 && d.metadata.Stopping != "" { // Otherwise, the domain was off before the resize, and stays off.
 		updated := d.metadata
 		updated.Stopping = startPending
 		if err := h.writeMetadata(ctx, d, updated); err != nil {

@@ -9,15 +9,18 @@ import (
 // These constants are the numbers of procedures in libvirt's protocol, for the field Match of a Rule.
 // https://gitlab.com/libvirt/libvirt/-/blob/master/src/remote/remote_protocol.x
 const (
-	DomainCreateXML      uint32 = 10
-	StorageVolCreateXML  uint32 = 93
-	StorageVolDelete     uint32 = 94
-	StorageVolUpload     uint32 = 208
-	DomainUndefineFlags  uint32 = 231
-	DomainDestroyFlags   uint32 = 234
-	DomainSetMetadata    uint32 = 264
-	DomainDefineXMLFlags uint32 = 350
-	DomainSetAutostart   uint32 = 29
+	DomainCreateXML         uint32 = 10
+	StorageVolCreateXML     uint32 = 93
+	StorageVolDelete        uint32 = 94
+	StorageVolUpload        uint32 = 208
+	DomainUndefineFlags     uint32 = 231
+	DomainDestroyFlags      uint32 = 234
+	DomainSetMetadata       uint32 = 264
+	DomainDefineXMLFlags    uint32 = 350
+	DomainSetAutostart      uint32 = 29
+	DomainShutdown          uint32 = 33
+	DomainCreate            uint32 = 9
+	DomainManagedSaveRemove uint32 = 184
 
 	DomainInterfaceAddresses uint32 = 353
 )
@@ -27,7 +30,7 @@ const (
 func IsChange(procedure uint32) bool {
 	switch procedure {
 	case DomainCreateXML, StorageVolCreateXML, StorageVolDelete, DomainUndefineFlags, DomainDestroyFlags, DomainSetMetadata,
-		DomainDefineXMLFlags, DomainSetAutostart:
+		DomainDefineXMLFlags, DomainSetAutostart, DomainShutdown, DomainCreate, DomainManagedSaveRemove:
 		return true
 	}
 	return false

@@ -55,6 +55,7 @@ var (
 	_ provider.Adopter   = (*Driver)(nil)
 	_ provider.Scoper    = (*Driver)(nil)
 	_ provider.Accounter = (*Driver)(nil)
+	_ provider.Power     = (*Driver)(nil)
 )
 
 // New returns a driver without connecting to OpenStack. It returns an error for an invalid option.

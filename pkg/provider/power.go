@@ -2,8 +2,9 @@ package provider
 
 import "context"
 
-// Power is implemented by drivers that can switch instances off and on. Get and List report the power state in
-// Instance.State: StateRunning or StateStopped.
+// Power is implemented by drivers that can switch instances off and on. Get reports the power state in Instance.State:
+// StateRunning or StateStopped. List reports the power state too if the lists of the cloud contain it. Otherwise, List
+// reports StateRunning.
 //
 // There is no call for a reboot. Machinist reboots an instance with PowerForceOff or PowerOff, followed by PowerOn.
 // Each of these requests can be repeated after a lost answer, and the first proves that the instance was off.

@@ -67,6 +67,9 @@ type Config struct {
 	// CollectorTags are the keys of the tags that mark instances for the old systems of Legacies. An old system may
 	// delete an instance with such a tag. The keys have the same form as in the result of Cloud.Tags.
 	CollectorTags []string
+	// ListLacksPowerState is true if lists of the cloud do not contain the power state, so that List shows an instance
+	// as Running while it is off.
+	ListLacksPowerState bool
 	// GuestsIgnorePowerOff is true if the guests of the suite's instances ignore requests to shut down, for example
 	// because their image contains no operating system.
 	GuestsIgnorePowerOff bool

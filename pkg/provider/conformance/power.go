@@ -156,7 +156,8 @@ func powerOffAndOn(t *trial) {
 				}
 			}
 			found := t.listed(s)
-			return len(found) == 1 && found[0].State == provider.StateStopped, fmt.Sprintf("List shows %+v", found)
+			return len(found) == 1 && (found[0].State == provider.StateStopped || t.ListLacksPowerState),
+				fmt.Sprintf("List shows %+v", found)
 		})
 		for range 2 {
 			in := t.awaitPower(t.restart(), s, t.powerRequest(s, provider.PowerOn))

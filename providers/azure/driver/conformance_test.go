@@ -34,14 +34,15 @@ func TestTheDriverConforms(t *testing.T) {
 			c := newCloud(t, change)
 			huge := &hugeAnswers{RoundTripper: c.transport}
 			c.transport = huge
-			minCases := 87
+			minCases := 98
 			// The simulated Azure does not implement these faults. The call that creates a resource sets its tags, no
 			// list filters by tags, and the driver does not ask guests for addresses.
 			unsupported := []conformance.FaultKind{conformance.UntaggedParts, conformance.FiltersIgnored,
-				conformance.GuestClaims, conformance.OperationFails, conformance.PartsInUse, conformance.PartsReserved}
+				conformance.GuestClaims, conformance.OperationFails, conformance.PartsInUse, conformance.PartsReserved,
+				conformance.PowerOffIgnored}
 			if name != "at once" {
 				unsupported = append(unsupported, conformance.HugeAnswers) // One configuration is enough for response sizes.
-				minCases = 86
+				minCases = 97
 			}
 			conformance.Run(t, conformance.Config{
 				New:       func() (provider.Driver, error) { return c.driver(), nil },
@@ -60,14 +61,18 @@ func TestTheDriverConforms(t *testing.T) {
 				RejectedCredentials: credentials("clientSecret", "not~the~secret"),
 				PublicCredentials: []string{"tenantID", "subscriptionID", "clientID", "azureTenantId", "azure_tenant_id",
 					"azure_subscription_id", "azure_client_id", "azure_region", "userData"},
-				Version:          "v1.36.3",
-				Timeout:          time.Minute,
-				RequireHooks:     true,
-				MinCases:         minCases,
-				ImpossibleFaults: unsupported,
-				Legacies:         legacies(),
-				CollectorTags:    collectorTags(),
+				Version:             "v1.36.3",
+				Timeout:             time.Minute,
+				RequireHooks:        true,
+				MinCases:            minCases,
+				ImpossibleFaults:    unsupported,
+				Legacies:            legacies(),
+				CollectorTags:       collectorTags(),
+				ListLacksPowerState: true,
 				Cloud: conformance.Cloud{
+					IsOn: func(_ context.Context, providerID string) (bool, error) {
+						return c.IsOn(strings.TrimPrefix(providerID, "azure://")), nil
+					},
 					LaunchLegacy: c.launchLegacy,
 					Tags:         c.tagsAndOptions,
 					Resources:    func(context.Context) ([]string, error) { return c.Resources(), nil },
@@ -166,6 +171,8 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 		fault.Writes, fault.Skip, fault.Late, fault.Status, fault.Code = true, f.Skip, f.Duration, http.StatusGatewayTimeout, "GatewayTimeout"
 	case conformance.Throttled:
 		fault.Status, fault.Code, fault.RetryAfter = http.StatusTooManyRequests, "TooManyRequests", int(f.RetryAfter.Seconds())
+	case conformance.NoCapacityToStart:
+		fault.Operation, fault.AsyncCode = "VirtualMachines_Start", "AllocationFailed"
 	case conformance.GivesUp:
 		fault.Operation, fault.AsyncCode = "VirtualMachines_CreateOrUpdate", "AllocationFailed"
 	case conformance.Exhausted:

@@ -64,6 +64,7 @@ var (
 	_ provider.Scoper    = (*Driver)(nil)
 	_ provider.Accounter = (*Driver)(nil)
 	_ provider.Pooler    = (*Driver)(nil)
+	_ provider.Power     = (*Driver)(nil)
 )
 
 // New returns a driver without connecting to Azure. It returns an error for an invalid option.

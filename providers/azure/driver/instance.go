@@ -26,9 +26,15 @@ const (
 	// tagVersion is the kubelet version of the user data.
 	tagVersion = "machinist-kubelet-version"
 	// tagResize is present during a change of the size. tagResize records that the driver stopped the machine and
-	// must start it again.
+	// must start it again, unless its value is resizeStaysOff.
 	tagResize = "machinist-resize"
+	// tagRan records that the machine has run. SetPower sets it, because Azure reports a machine that failed to start
+	// again like a machine that failed at its creation.
+	tagRan = "machinist-ran"
 )
+
+// resizeStaysOff is the value of tagResize if the machine was off before the change of the size.
+const resizeStaysOff = "off"
 
 type location struct{ group, name string }
 
@@ -120,10 +126,11 @@ func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 		return provider.StatePending, ""
 	}
 	provisioning, power := strings.ToLower(value(vm.Properties.ProvisioningState)), powerOf(vm)
+	ran := vm.Tags[tagRan] != nil || vm.Tags[tagResize] != nil
 	switch {
 	case provisioning == "deleting":
 		return provider.StateTerminating, ""
-	case provisioning == "failed" && power != "running":
+	case provisioning == "failed" && power != "running" && !ran:
 		return provider.StateFailed, failureOf(vm)
 	}
 	switch power {
@@ -136,6 +143,9 @@ func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	case "stopping", "stopped", "deallocating", "deallocated":
 		if provisioning == "creating" {
 			return provider.StatePending, ""
+		}
+		if power == "stopping" || power == "deallocating" {
+			return provider.StateRunning, power // The guest still runs.
 		}
 		return provider.StateStopped, power
 	}

@@ -72,7 +72,12 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 		return provider.UpdateNeedsReplacement, reason, nil
 	}
 	power := powerOf(u.vm)
-	resizing := u.vm.Tags[tagResize] != nil
+	resizing, staysOff := u.vm.Tags[tagResize] != nil, value(u.vm.Tags[tagResize]) == resizeStaysOff
+	isOff := power == "deallocated" || power == "stopped"
+	resize := "true"
+	if staysOff || isOff && !resizing {
+		resize = resizeStaysOff
+	}
 	sizeDiffers := !strings.EqualFold(u.instance.Type, u.spec.VMSize)
 	switch {
 	case sizeDiffers && u.spec.Resize != machine.ResizeDeallocate && !resizing:
@@ -85,24 +90,24 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	switch {
 	case sizeDiffers && power == "deallocated":
 		return provider.UpdateInProgress, "the size is being changed", u.patch(ctx, armcompute.VirtualMachineUpdate{
-			Tags: withResize(wanted),
+			Tags: withResize(wanted, resize),
 			Properties: &armcompute.VirtualMachineProperties{
 				HardwareProfile: &armcompute.HardwareProfile{VMSize: ref(armcompute.VirtualMachineSizeTypes(u.spec.VMSize))},
 			},
 		})
 	case sizeDiffers && !resizing:
 		return provider.UpdateInProgress, "the change of the size has begun",
-			u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: withResize(wanted)})
+			u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: withResize(wanted, resize)})
 	case sizeDiffers && power == "deallocating":
 		return provider.UpdateInProgress, "the machine is being deallocated", nil
 	case sizeDiffers:
 		// Deallocate also a stopped virtual machine, because it still occupies the hardware of the old size.
 		_, err := u.vms.BeginDeallocate(ctx, u.at.group, u.at.name, nil)
 		return provider.UpdateInProgress, "the machine is being deallocated", u.updateError(ctx, err, "deallocate")
-	case resizing && (power == "deallocated" || power == "stopped"):
+	case resizing && isOff && !staysOff:
 		_, err := u.vms.BeginStart(ctx, u.at.group, u.at.name, nil)
 		return provider.UpdateInProgress, "the machine is being started", u.updateError(ctx, err, "start")
-	case resizing && power != "running":
+	case resizing && power != "running" && !isOff:
 		return provider.UpdateInProgress, "the machine is " + power, nil
 	}
 	if maps.EqualFunc(u.vm.Tags, wanted, func(a, b *string) bool { return value(a) == value(b) }) {
@@ -163,9 +168,9 @@ func (u *update) wantedTags() map[string]*string {
 	return wanted
 }
 
-func withResize(tags map[string]*string) map[string]*string {
+func withResize(tags map[string]*string, resize string) map[string]*string {
 	out := maps.Clone(tags)
-	out[tagResize] = ref("true")
+	out[tagResize] = ref(resize)
 	return out
 }
 

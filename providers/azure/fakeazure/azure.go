@@ -269,11 +269,12 @@ func (a *Azure) CreatedCount() int {
 	return a.created
 }
 
-// LateCount returns the number of calls with the fault Late that have not taken effect yet.
-func (a *Azure) LateCount() int {
+// IsOn reports whether a virtual machine is on, even while it is being stopped.
+func (a *Azure) IsOn(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.late
+	r := a.find(id)
+	return r != nil && r.vm != nil && r.vm.power != "stopped" && r.vm.power != "deallocated"
 }
 
 // RunningNames returns the sorted names of the running virtual machines.

@@ -62,7 +62,8 @@ type Semantics struct {
 	// StateReverts is the age at which the provisioning state of a virtual machine returns to "Creating". When the
 	// virtual machine is twice as old, its state changes to "Succeeded" again.
 	StateReverts time.Duration
-	// StateFlickers makes every second read or list report the state "Creating" for a running virtual machine.
+	// StateFlickers makes every second read or list report the previous power state of a virtual machine, or the state
+	// "Creating" if its power state never changed.
 	StateFlickers bool
 	// ListsMissPage omits the first page of every second list. ListsRepeat returns the first entry three times.
 	// ListsReverse reverses all lists, and ListsTurn reverses every second list. ListsUpper makes lists return IDs

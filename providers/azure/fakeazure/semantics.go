@@ -46,7 +46,9 @@ func (a *Azure) view(r *resource) object {
 		delete(out, "tags")
 	}
 	if a.goesBack(r) {
-		child(out, "properties")["provisioningState"] = "Creating"
+		if r.vm.lastPower == "" {
+			child(out, "properties")["provisioningState"] = "Creating"
+		}
 	}
 	if a.options.Semantics.IDsUpper {
 		upperCaseID(out, 4, 8)

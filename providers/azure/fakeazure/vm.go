@@ -14,6 +14,7 @@ import (
 // state.
 type machine struct {
 	power      string // "running", "deallocated" and so on, or empty before the first boot
+	lastPower  string // the power state before the last request to change it
 	errorCode  string // the error code if the creation failed
 	customData []byte
 	boots      int
@@ -216,7 +217,9 @@ func (c *call) getVM() Answer {
 			state += "/" + r.vm.errorCode
 		}
 		statuses := []object{{"code": "ProvisioningState/" + state, "level": "Info"}}
-		if r.vm.power != "" && !c.azure.goesBack(r) {
+		if power := r.vm.lastPower; power != "" && c.azure.goesBack(r) {
+			statuses = append(statuses, object{"code": "PowerState/" + power, "level": "Info"})
+		} else if r.vm.power != "" && !c.azure.goesBack(r) {
 			statuses = append(statuses, object{"code": "PowerState/" + r.vm.power, "level": "Info", "displayStatus": "VM " +
 				r.vm.power})
 		}
@@ -427,11 +430,14 @@ func (c *call) power(name, transition, to string) Answer {
 	if to == "running" && c.asyncFailure != nil {
 		// A deallocated machine has lost its capacity.
 		// https://learn.microsoft.com/azure/virtual-machines/allocation-failure
-		return a.operate(r, a.options.ChangeDuration,
-			func() *failure { return c.asyncFailure }).response(http.StatusAccepted, nil)
+		return a.operate(r, a.options.ChangeDuration, func() *failure {
+			r.vm.errorCode = c.asyncFailure.code
+			r.setState("Failed")
+			return c.asyncFailure
+		}).response(http.StatusAccepted, nil)
 	}
 	if r.vm.power != to {
-		r.vm.power = transition
+		r.vm.lastPower, r.vm.power = r.vm.power, transition
 		r.touch()
 	}
 	return a.operate(r, a.options.ChangeDuration, func() *failure {

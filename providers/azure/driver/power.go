@@ -1,0 +1,152 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// maxPowerWait limits how long SetPower waits for Azure's operation. The next call starts the operation again.
+const maxPowerWait = 45 * time.Second
+
+// SetPower implements provider.Power. Only the end of Azure's operation proves that the machine is off, because reads may
+// be outdated. If KeepCapacity is false, the machine is deallocated. Azure cannot deallocate a machine with an ephemeral
+// disk, so such a machine is only stopped.
+func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
+	own, err := ownerOf(req.ClusterID, req.Machine)
+	if err != nil {
+		return nil, err
+	}
+	c, err := d.clients(req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	at, err := c.locate(req.ProviderID)
+	if err != nil {
+		return nil, err
+	}
+	vm, err := c.get(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	in, err := c.convert(vm)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkOwner(vm, in, own); err != nil {
+		return nil, err
+	}
+	if in.State == provider.StateTerminating || req.Action == provider.PowerOn && in.State == provider.StateRunning &&
+		powerOf(vm) == "running" {
+		return in, nil
+	}
+	p := &powerChange{clients: c, vm: vm, at: at}
+	completed, err := p.start(ctx, req.Action, req.KeepCapacity)
+	if err != nil {
+		return nil, err
+	}
+	if vm, err = c.get(ctx, at); err != nil {
+		return nil, err
+	}
+	if in, err = c.convert(vm); err != nil {
+		return nil, err
+	}
+	if in.State == provider.StateStopped && req.Action != provider.PowerOn && !completed {
+		in.State, in.StateMessage = provider.StateRunning, "the machine is being stopped"
+	}
+	return in, nil
+}
+
+type powerChange struct {
+	*clients
+	vm *armcompute.VirtualMachine
+	at location
+}
+
+// start starts the next operation of a change, and reports whether the change is complete.
+func (p *powerChange) start(ctx context.Context, action provider.PowerAction, keep bool) (completed bool, err error) {
+	if tags := p.tags(action); tags != nil {
+		_, err := p.vms.BeginUpdate(ctx, p.at.group, p.at.name, armcompute.VirtualMachineUpdate{Tags: tags}, nil)
+		return false, p.translate(ctx, err, "tag")
+	}
+	isDeallocated := powerOf(p.vm) == "deallocated"
+	deallocates := isDeallocated || !keep && !p.hasEphemeralDisk()
+	switch action {
+	case provider.PowerOn:
+		poller, err := p.vms.BeginStart(ctx, p.at.group, p.at.name, nil)
+		return complete(ctx, p, poller, err, "start")
+	case provider.PowerOff:
+	case provider.PowerForceOff:
+		if isDeallocated {
+			break
+		}
+		completed, err := p.powerOff(ctx, true)
+		if err != nil || !completed || !deallocates {
+			return completed, err
+		}
+	default:
+		return false, provider.Errorf(provider.InvalidArgument, "the power action %.64q does not exist", action)
+	}
+	if !deallocates {
+		return p.powerOff(ctx, false)
+	}
+	poller, err := p.vms.BeginDeallocate(ctx, p.at.group, p.at.name, nil)
+	return complete(ctx, p, poller, err, "deallocate")
+}
+
+// powerOff stops the machine without releasing its capacity.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/power-off
+func (p *powerChange) powerOff(ctx context.Context, force bool) (bool, error) {
+	poller, err := p.vms.BeginPowerOff(ctx, p.at.group, p.at.name,
+		&armcompute.VirtualMachinesClientBeginPowerOffOptions{SkipShutdown: ref(force)})
+	return complete(ctx, p, poller, err, "stop")
+}
+
+// tags returns the tags that the machine needs before its power state changes, or nil if it has these tags.
+func (p *powerChange) tags(action provider.PowerAction) map[string]*string {
+	tags := maps.Clone(p.vm.Tags)
+	tags[tagRan] = ref("true")
+	if action != provider.PowerOn && tags[tagResize] != nil {
+		tags[tagResize] = ref(resizeStaysOff)
+	}
+	if maps.EqualFunc(p.vm.Tags, tags, func(a, b *string) bool { return value(a) == value(b) }) {
+		return nil
+	}
+	return tags
+}
+
+func (p *powerChange) hasEphemeralDisk() bool {
+	properties := p.vm.Properties
+	return properties != nil && properties.StorageProfile != nil && properties.StorageProfile.OSDisk != nil &&
+		properties.StorageProfile.OSDisk.DiffDiskSettings != nil
+}
+
+func (p *powerChange) translate(ctx context.Context, err error, verb string) error {
+	if err == nil {
+		return nil
+	}
+	return translate(ctx, err, verb+" virtual machine "+p.at.name)
+}
+
+// complete waits for an operation, and reports whether it has succeeded.
+func complete[T any](ctx context.Context, p *powerChange, poller *runtime.Poller[T], err error, verb string) (bool,
+	error) {
+	if err != nil {
+		return false, p.translate(ctx, err, verb)
+	}
+	patience, cancel := context.WithTimeout(ctx, maxPowerWait)
+	defer cancel()
+	if _, err := await(patience, poller); err != nil {
+		if ctx.Err() == nil && errors.Is(patience.Err(), context.DeadlineExceeded) {
+			return false, nil
+		}
+		return false, p.translate(ctx, err, verb)
+	}
+	return true, nil
+}

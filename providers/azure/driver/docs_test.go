@@ -174,6 +174,11 @@ func runLifecycle(t *testing.T, actions []string) error {
 	}); err != nil {
 		return err
 	}
+	for _, action := range []provider.PowerAction{provider.PowerForceOff, provider.PowerOn} {
+		if err := c.setPower(d, powerRequest(req, in, action)); err != nil {
+			return err
+		}
+	}
 	c.KeepParts()
 	return waitUntil(c, func() (bool, error) {
 		result, err := d.Delete(t.Context(), del)
@@ -203,10 +208,6 @@ func TestProviderNeedsExactlyItsPermissions(t *testing.T) {
 		t.Errorf("with all actions: %v", err)
 	}
 	for i, action := range actions {
-		// The driver does not wait for compute operations today, but Azure's documentation requires this action.
-		if action == "Microsoft.Compute/locations/operations/read" {
-			continue
-		}
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
 			err := runLifecycle(t, slices.Delete(slices.Clone(actions), i, i+1))

@@ -109,6 +109,11 @@ func (c *cloud) volumes(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
+func (c *cloud) isOn(ctx context.Context, providerID string) (bool, error) {
+	state, err := c.virsh(ctx, "domstate", strings.TrimPrefix(providerID, "libvirt:///"))
+	return strings.TrimSpace(state) != "shut off", err
+}
+
 const elementURI = "https://machinist.dev/libvirt/v1"
 
 func (c *cloud) tags(ctx context.Context, providerID string) (map[string]string, error) {
@@ -169,6 +174,9 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 			return false
 		}
 	}
+	outOfMemory := &faulty.Refusal{Number: faulty.ErrInternal,
+		Message: "internal error: process exited while connecting to " +
+			"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
 	r := faulty.Rule{Skip: f.Skip}
 	switch f.Kind {
 	case conformance.LostCreate:
@@ -176,10 +184,9 @@ func (c *cloud) inject(ctx context.Context, f conformance.Fault) (func(), error)
 	case conformance.Unavailable:
 		r.DropsCall = true
 	case conformance.Exhausted:
-		r.Match = is(faulty.DomainCreateXML)
-		r.Refuse = &faulty.Refusal{Number: faulty.ErrInternal,
-			Message: "internal error: process exited while connecting to " +
-				"monitor: qemu-system-x86_64: cannot set up guest memory 'pc.ram': Cannot allocate memory"}
+		r.Match, r.Refuse = is(faulty.DomainCreateXML), outOfMemory
+	case conformance.NoCapacityToStart:
+		r.Match, r.Refuse = is(faulty.DomainCreate), outOfMemory
 	case conformance.Unauthenticated:
 		r.Refuse = &faulty.Refusal{Number: faulty.ErrAuthFailed,
 			Message: "authentication failed: Failed to verify client's identity"}

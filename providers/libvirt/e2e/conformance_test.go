@@ -51,6 +51,18 @@ func TestTheDriverConformsOnSimulatedHypervisor(t *testing.T) {
 
 func runConformance(t *testing.T, c *cloud, uri string) {
 	h := c.h
+	impossible := []conformance.FaultKind{
+		// libvirtd answers from memory, so every change is visible in the next answer. With too many clients, it
+		// stops accepting connections instead of returning errors. UUIDs are binary, and all other names are
+		// case-sensitive.
+		conformance.LateReads, conformance.LateLists, conformance.LateTags, conformance.UnsteadyLists,
+		conformance.StateGoesBack, conformance.Throttled, conformance.OtherCase,
+		// There are no quotas. A domain's resources are allocated in the call that creates and starts it.
+		conformance.QuotaFreesLate, conformance.GivesUp, conformance.PartsReserved,
+	}
+	if c.uri != "" {
+		impossible = append(impossible, conformance.PowerOffIgnored) // A simulated domain stops at once.
+	}
 	strangerCertificate, strangerKey := h.StrangerCertificate()
 	conformance.Run(t, conformance.Config{
 		New: func() (provider.Driver, error) {
@@ -84,18 +96,13 @@ func runConformance(t *testing.T, c *cloud, uri string) {
 		Timeout:             2 * time.Minute,
 		Instances:           3,
 		RequireHooks:        true,
-		MinCases:            80,
-		ImpossibleFaults: []conformance.FaultKind{
-			// libvirtd answers from memory, so every change is visible in the next answer. With too many clients, it
-			// stops accepting connections instead of returning errors. UUIDs are binary, and all other names are
-			// case-sensitive.
-			conformance.LateReads, conformance.LateLists, conformance.LateTags, conformance.UnsteadyLists,
-			conformance.StateGoesBack, conformance.Throttled, conformance.OtherCase,
-			// There are no quotas. A domain's resources are allocated in the call that creates and starts it.
-			conformance.QuotaFreesLate, conformance.GivesUp, conformance.PartsReserved,
-		},
+		MinCases:            89,
+		ImpossibleFaults:    impossible,
+		// QEMU runs only a boot sector.
+		GuestsIgnorePowerOff: c.uri == "",
 		Cloud: conformance.Cloud{
 			Resources: c.resources,
+			IsOn:      c.isOn,
 			Tags:      c.tags,
 			Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 				return c.createDomain(ctx, "another-"+random(), tags)

@@ -34,10 +34,18 @@ type fakeAPI struct {
 	anyRegion bool
 	// project is the ID of the token's project, or empty for none.
 	project string
+	// actions are Nova's answers to the actions of servers, such as "os-stop". An action that succeeds replaces the
+	// fields of the server with those of the answer.
+	actions map[string]actionAnswer
 	// fallback handles all calls except those about servers. If fallback is nil, there are no ports, and the other calls
 	// fail.
 	fallback http.HandlerFunc
 	calls    []string
+}
+
+type actionAnswer struct {
+	refusal string
+	fields  map[string]any
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -110,6 +118,21 @@ func (s *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(rest, "metadata/") && r.Method == http.MethodDelete:
 		delete(server["metadata"].(map[string]string), strings.TrimPrefix(rest, "metadata/"))
 		w.WriteHeader(http.StatusNoContent)
+	case rest == "action" && r.Method == http.MethodPost:
+		var body map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		for name := range body {
+			s.calls = append(s.calls, name)
+			answer := s.actions[name]
+			maps.Copy(server, answer.fields)
+			if answer.refusal == "" {
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusConflict)
+			writeJSON(w, map[string]any{"conflictingRequest": map[string]any{"code": 409, "message": answer.refusal}})
+		}
 	case rest == "" && r.Method == http.MethodDelete:
 		delete(s.servers, id)
 		w.WriteHeader(http.StatusNoContent)

@@ -216,3 +216,11 @@ func idOf(providerID string) string { return providerID[strings.LastIndex(provid
 func serversOf(ctx context.Context, p project) ([]servers.Server, error) {
 	return backend.AllPages(ctx, servers.List(p.Compute, servers.ListOpts{}), servers.ExtractServers)
 }
+
+func (p project) isOn(ctx context.Context, providerID string) (bool, error) {
+	s, err := servers.Get(ctx, p.Compute, idOf(providerID)).Extract()
+	if err != nil {
+		return false, err
+	}
+	return s.PowerState == servers.RUNNING, nil
+}

@@ -14,6 +14,8 @@ import (
 // resource records what the transport knows about a server, port or volume from earlier calls.
 type resource struct {
 	created, deleted time.Time
+	// stopped is true if OpenStack has shown the server as stopped.
+	stopped bool
 	// entry is the resource in the last answer that OpenStack returned.
 	entry map[string]any
 }
@@ -134,6 +136,7 @@ func (t *Transport) server(id string, late Rule, response *http.Response, body m
 		return nil
 	}
 	state := t.resource(id)
+	state.stopped = state.stopped || entry["status"] == "SHUTOFF"
 	if entry["OS-EXT-STS:task_state"] == nil || state.entry == nil {
 		state.entry = entry
 	}
@@ -163,6 +166,8 @@ func (t *Transport) outdatedEntry(entry map[string]any, state *resource, late Ru
 		switch {
 		case out["OS-EXT-STS:task_state"] == "deleting":
 			out["OS-EXT-STS:task_state"] = nil
+		case out["status"] == "ACTIVE" && state.stopped:
+			out["status"], out["OS-EXT-STS:task_state"], out["OS-EXT-STS:power_state"] = "SHUTOFF", nil, 4
 		case out["status"] == "ACTIVE":
 			out["status"], out["OS-EXT-STS:task_state"] = "BUILD", "spawning"
 		}

@@ -61,8 +61,9 @@ type Driver interface {
 	// an instance that already matches the request. A driver that changes nothing in place answers
 	// UpdateNeedsReplacement, or UpdateDone if it detects that nothing has to change.
 	//
-	// Update does not switch on an instance that is off, and may answer UpdateDone for it. UpdateResult.Instance then
-	// shows StateStopped, so Machinist does not wait for the Node.
+	// Update does not switch on an instance that is off. Update may answer UpdateDone for such an instance, because it
+	// matches the specification when it is switched on. UpdateResult.Instance then contains the instance in
+	// StateStopped. Machinist does not believe UpdateDone until the instance runs.
 	//
 	// Update returns NotFound if there is no instance, and FailedPrecondition if the instance belongs to another
 	// cluster or machine. After NotFound, Machinist calls Update again, and asks Get whether the instance exists.

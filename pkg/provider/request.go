@@ -135,7 +135,8 @@ type UpdateResult struct {
 	Outcome UpdateOutcome
 	// Reason explains UpdateNeedsReplacement and UpdateRefused.
 	Reason string
-	// Instance is the current state of the instance, if the driver knows it without another call.
+	// Instance is the current state of the instance, if the driver knows it without another call. Drivers that
+	// implement Power always set Instance.
 	Instance *Instance
 }
 

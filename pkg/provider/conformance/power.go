@@ -44,8 +44,8 @@ func powerCases() []testCase {
 			rule:  "A repeated Create with the same token returns the instance that is off, and does not switch it on.",
 			needs: []requirement{needsPower}, test: createWhileStopped},
 		{name: "UpdateWhileStopped",
-			rule: "Update does not switch on an instance that is off. If Update returns the instance, its state is " +
-				"Stopped, also with the outcome Done.",
+			rule: "Update does not switch on an instance that is off. Update returns the instance with the state Stopped, " +
+				"also with the outcome Done.",
 			needs: []requirement{needsPower}, test: updateWhileStopped},
 		{name: "NoCapacityToStart",
 			rule: "If the cloud has no capacity to switch an instance on, PowerOn fails with ResourceExhausted, and the " +
@@ -330,15 +330,15 @@ func updateWhileStopped(t *trial) {
 	}
 	for _, req := range requests {
 		t.updateOnce(req, s, "Update of an instance that is off")
+		t.checkOn(s, false, "Update must not switch the instance on")
 		t.await("Update of an instance that is off returns the state Stopped", func() (bool, string) {
 			result, err := t.driver.Update(t.Context(), req)
 			if err != nil || result.Instance == nil {
-				return err == nil, fmt.Sprint(err)
+				return false, fmt.Sprintf("it returns no instance, and the error %v", err)
 			}
 			return result.Instance.State == provider.StateStopped,
 				fmt.Sprintf("it answers %s with the state %s", result.Outcome, result.Instance.State)
 		})
-		t.checkOn(s, false, "Update must not switch the instance on")
 	}
 	t.checkExactlyOne(s)
 	t.awaitPower(t.driver, s, t.powerRequest(s, provider.PowerOn))

@@ -12,12 +12,18 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// maxPowerWait limits how long SetPower waits for Azure's operation. The next call starts the operation again.
-const maxPowerWait = 45 * time.Second
+// SetPower does not wait until an operation has changed the power state. It waits for startWait, in which Azure may
+// refuse the operation, or for confirmWait if the machine is already in the wanted state, so that the operation changes
+// nothing.
+const (
+	startWait   = 2 * time.Second
+	confirmWait = 30 * time.Second
+)
 
-// SetPower implements provider.Power. Only the end of Azure's operation proves that the machine is off, because reads may
-// be outdated. If KeepCapacity is false, the machine is deallocated. Azure cannot deallocate a machine with an ephemeral
-// disk, so such a machine is only stopped.
+// SetPower implements provider.Power. Only the end of an operation proves that the machine is off, because reads may be
+// outdated. So if a read shows that the machine is off, SetPower stops the machine once more. If KeepCapacity is false,
+// the machine is deallocated. Azure cannot deallocate a machine with an ephemeral disk, so such a machine is only
+// stopped.
 func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -51,6 +57,10 @@ func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*prov
 	if err != nil {
 		return nil, err
 	}
+	if req.Action == provider.PowerOn && !completed && stateCodeOf(vm) == provider.ResourceExhausted {
+		return nil, provider.Errorf(provider.ResourceExhausted,
+			"start virtual machine %s: the last start failed because Azure has no capacity; another start has begun", at.name)
+	}
 	if vm, err = c.get(ctx, at); err != nil {
 		return nil, err
 	}
@@ -75,12 +85,18 @@ func (p *powerChange) start(ctx context.Context, action provider.PowerAction, ke
 		_, err := p.vms.BeginUpdate(ctx, p.at.group, p.at.name, armcompute.VirtualMachineUpdate{Tags: tags}, nil)
 		return false, p.translate(ctx, err, "tag")
 	}
-	isDeallocated := powerOf(p.vm) == "deallocated"
+	power := powerOf(p.vm)
+	switch {
+	case action == provider.PowerOn && power == "starting", action != provider.PowerOn && power == "deallocating",
+		action == provider.PowerOff && power == "stopping":
+		return false, nil
+	}
+	isDeallocated := power == "deallocated"
 	deallocates := isDeallocated || !keep && !p.hasEphemeralDisk()
 	switch action {
 	case provider.PowerOn:
 		poller, err := p.vms.BeginStart(ctx, p.at.group, p.at.name, nil)
-		return complete(ctx, p, poller, err, "start")
+		return complete(ctx, p, poller, err, "start", startWait)
 	case provider.PowerOff:
 	case provider.PowerForceOff:
 		if isDeallocated {
@@ -96,8 +112,12 @@ func (p *powerChange) start(ctx context.Context, action provider.PowerAction, ke
 	if !deallocates {
 		return p.powerOff(ctx, false)
 	}
+	wait := startWait
+	if isDeallocated {
+		wait = confirmWait
+	}
 	poller, err := p.vms.BeginDeallocate(ctx, p.at.group, p.at.name, nil)
-	return complete(ctx, p, poller, err, "deallocate")
+	return complete(ctx, p, poller, err, "deallocate", wait)
 }
 
 // powerOff stops the machine without releasing its capacity.
@@ -105,7 +125,11 @@ func (p *powerChange) start(ctx context.Context, action provider.PowerAction, ke
 func (p *powerChange) powerOff(ctx context.Context, force bool) (bool, error) {
 	poller, err := p.vms.BeginPowerOff(ctx, p.at.group, p.at.name,
 		&armcompute.VirtualMachinesClientBeginPowerOffOptions{SkipShutdown: ref(force)})
-	return complete(ctx, p, poller, err, "stop")
+	wait := startWait
+	if powerOf(p.vm) == "stopped" {
+		wait = confirmWait
+	}
+	return complete(ctx, p, poller, err, "stop", wait)
 }
 
 // tags returns the tags that the machine needs before its power state changes, or nil if it has these tags.
@@ -134,13 +158,13 @@ func (p *powerChange) translate(ctx context.Context, err error, verb string) err
 	return translate(ctx, err, verb+" virtual machine "+p.at.name)
 }
 
-// complete waits for an operation, and reports whether it has succeeded.
-func complete[T any](ctx context.Context, p *powerChange, poller *runtime.Poller[T], err error, verb string) (bool,
-	error) {
+// complete waits for an operation, and reports whether it has succeeded within the given time.
+func complete[T any](ctx context.Context, p *powerChange, poller *runtime.Poller[T], err error, verb string,
+	wait time.Duration) (bool, error) {
 	if err != nil {
 		return false, p.translate(ctx, err, verb)
 	}
-	patience, cancel := context.WithTimeout(ctx, maxPowerWait)
+	patience, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if _, err := await(patience, poller); err != nil {
 		if ctx.Err() == nil && errors.Is(patience.Err(), context.DeadlineExceeded) {

@@ -274,7 +274,6 @@ func powerWhileDeleting(t *trial) {
 		if stopped {
 			t.switchOff(s)
 		}
-		began := time.Now()
 		result, err := t.driver.Delete(t.Context(), t.deleteByID(s))
 		t.must(err, "Delete")
 		for _, action := range []provider.PowerAction{provider.PowerOn, provider.PowerForceOff} {
@@ -290,7 +289,7 @@ func powerWhileDeleting(t *trial) {
 					"Unavailable", action, err)
 			}
 		}
-		t.deleteAsMachinist(t.driver, t.deleteByID(s), began)
+		t.delete(t.driver, t.deleteByID(s))
 		t.awaitGone(s)
 	}
 }

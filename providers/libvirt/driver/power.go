@@ -91,11 +91,10 @@ func (h *hypervisor) setPower(ctx context.Context, d *domain, action provider.Po
 }
 
 func (h *hypervisor) powerOn(ctx context.Context, d *domain, attempted string) error {
-	err := h.DomainCreate(d.Domain)
-	if codeOf(err) != libvirt.ErrOperationInvalid {
+	if err := h.DomainCreate(d.Domain); err == nil || h.isActive(d) != 1 {
 		return translate(ctx, err, attempted)
 	}
-	// The domain is active.
+	// The domain was active before the call.
 	in, err := h.instance(ctx, d)
 	if err == nil && in.State == provider.StateStopped {
 		err = provider.Errorf(provider.FailedPrecondition,
@@ -107,16 +106,16 @@ func (h *hypervisor) powerOn(ctx context.Context, d *domain, attempted string) e
 // powerOff asks the guest to shut down.
 func (h *hypervisor) powerOff(ctx context.Context, d *domain, attempted string) error {
 	err := h.DomainShutdown(d.Domain)
-	if codeOf(err) != libvirt.ErrOperationInvalid {
-		return translate(ctx, err, attempted)
+	if codeOf(err) == libvirt.ErrOperationInvalid || err != nil && h.isActive(d) == 0 {
+		return nil // The domain is off, saved, or suspended. The caller checks this.
 	}
-	return nil // The domain is off, saved, or suspended. The caller checks this.
+	return translate(ctx, err, attempted)
 }
 
 // powerForceOff stops the domain and discards the content of its memory.
 func (h *hypervisor) powerForceOff(ctx context.Context, d *domain, attempted string) error {
 	err := h.DomainDestroyFlags(d.Domain, libvirt.DomainDestroyDefault)
-	if err != nil && codeOf(err) != libvirt.ErrOperationInvalid {
+	if err != nil && codeOf(err) != libvirt.ErrOperationInvalid && h.isActive(d) != 0 {
 		return translate(ctx, err, attempted)
 	}
 	saved, err := h.DomainHasManagedSaveImage(d.Domain, 0)
@@ -124,6 +123,16 @@ func (h *hypervisor) powerForceOff(ctx context.Context, d *domain, attempted str
 		err = h.DomainManagedSaveRemove(d.Domain, 0)
 	}
 	return translate(ctx, err, attempted)
+}
+
+// isActive returns 1 for an active domain, 0 for another domain, and -1 if libvirtd does not answer. Depending on the
+// hypervisor, libvirt uses different error codes for a domain that is already in the wanted state.
+func (h *hypervisor) isActive(d *domain) int32 {
+	active, err := h.DomainIsActive(d.Domain)
+	if err != nil {
+		return -1
+	}
+	return active
 }
 
 // isOff reports whether a domain is not active and has no saved memory from which it could continue.

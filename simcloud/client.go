@@ -91,9 +91,9 @@ func (c *Client) UpdateInstance(ctx context.Context, id string, req UpdateInstan
 }
 
 // StopInstance requests to switch an instance off. It returns immediately, usually with the instance in the state
-// stopping. The operating system of the instance may ignore a request without Force. The instance then returns to the
-// state running. Repeated calls change nothing. The code is CodeConflict if the instance is being deleted or never
-// booted, or if it boots or restarts and the request has no Force.
+// stopping. The operating system of the instance may ignore a request without Force. The instance then returns to
+// the state running. Repeated calls change nothing. The code is CodeConflict if the instance is being deleted or
+// never booted, or if it boots or restarts and the request has no Force.
 func (c *Client) StopInstance(ctx context.Context, id string, req StopInstanceRequest) (*Instance, error) {
 	var out Instance
 	return result(&out, c.do(ctx, call{

@@ -65,7 +65,8 @@ func powerFlaws() []flaw {
 			}},
 		{caseName: "PowerOffIgnored", name: "reports an ignored request as done", rule: "the instance is on: true",
 			with: reports(func(req provider.PowerRequest) bool { return req.Action == provider.PowerOff })},
-		{caseName: "PowerOffIgnored", name: "sends PowerOff for PowerForceOff", rule: "repeated SetPower calls with ForceOff",
+		{caseName: "PowerOffIgnored", name: "sends PowerOff for PowerForceOff",
+			rule: "repeated SetPower calls with ForceOff",
 			with: func(b *broken) {
 				b.power = func(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
 					if req.Action == provider.PowerForceOff {
@@ -84,8 +85,10 @@ func powerFlaws() []flaw {
 				}
 			}},
 		{caseName: "PowerStateGoesBack", name: "trusts a read", rule: "the instance is on: true", with: trustsRead},
-		{caseName: "PowerCut", name: "reports Stopped after an error", rule: "the instance is on: true", with: ignoresError},
-		{caseName: "PowerCut", name: "a terminal error", rule: "want the instance or an error after which Machinist retries",
+		{caseName: "PowerCut", name: "reports Stopped after an error", rule: "the instance is on: true",
+			with: ignoresError},
+		{caseName: "PowerCut", name: "a terminal error",
+			rule: "want the instance or an error after which Machinist retries",
 			with: switching(func(_ *broken, _ provider.PowerRequest, in *provider.Instance, err error) (*provider.Instance,
 				error) {
 				if err != nil {

@@ -12,12 +12,13 @@ import (
 func powerCases() []testCase {
 	return []testCase{
 		{name: "PowerOffAndOn",
-			rule: "Repeated SetPower calls end with Stopped after PowerOff and PowerForceOff, and with Running after PowerOn. " +
-				"The instance keeps its provider ID, its addresses, its tags and its parts. Get and List show it as Stopped.",
+			rule: "Repeated SetPower calls end with Stopped after PowerOff and PowerForceOff, and with Running after " +
+				"PowerOn. The instance keeps its provider ID, its addresses, its tags and its parts. Get and List show it as " +
+				"Stopped.",
 			needs: []requirement{needsPower}, test: powerOffAndOn},
 		{name: "PowerOffIgnored",
-			rule: "While the operating system ignores PowerOff, SetPower does not return Stopped. PowerForceOff switches the " +
-				"instance off.",
+			rule: "While the operating system ignores PowerOff, SetPower does not return Stopped. PowerForceOff switches " +
+				"the instance off.",
 			needs: []requirement{needsPower, needsIsOn}, test: powerOffIgnored},
 		{name: "PowerStateGoesBack",
 			rule: "SetPower returns Stopped only while the instance is off, even if reads sometimes show an earlier " +
@@ -28,15 +29,16 @@ func powerCases() []testCase {
 				"Repeated calls end with the requested state.",
 			needs: []requirement{needsPower, injecting(Unavailable)}, test: powerCut},
 		{name: "PowerDoneLate",
-			rule: "The cloud may answer a change of the power state with an error and still make it later. Repeated SetPower " +
-				"calls end with the requested state.",
+			rule: "The cloud may answer a change of the power state with an error and still make it later. Repeated " +
+				"SetPower calls end with the requested state.",
 			needs: []requirement{needsPower, injecting(DoneLate)}, test: powerDoneLate},
 		{name: "PowerRefusesOthers",
-			rule: "SetPower for an instance of another owner fails with FailedPrecondition and changes nothing. SetPower for " +
-				"an instance that does not exist fails with NotFound.",
+			rule: "SetPower for an instance of another owner fails with FailedPrecondition and changes nothing. SetPower " +
+				"for an instance that does not exist fails with NotFound.",
 			needs: []requirement{needsPower}, test: powerRefusesOthers},
 		{name: "PowerWhileDeleting",
-			rule:  "While an instance is being deleted, SetPower returns Terminating or NotFound, and the deletion continues.",
+			rule: "While an instance is being deleted, SetPower returns Terminating or NotFound, and the deletion " +
+				"continues.",
 			needs: []requirement{needsPower}, test: powerWhileDeleting},
 		{name: "DeleteWhileStopped", rule: "Delete of an instance that is off leaves nothing behind.",
 			needs: []requirement{needsPower, needsResources}, test: deleteWhileStopped},
@@ -61,8 +63,8 @@ func (t *trial) powerRequest(s *subject, action provider.PowerAction) provider.P
 	}
 }
 
-// setPower calls SetPower once. It checks that the answer is about the same instance, and that the instance is off if
-// the state is Stopped. An error after which Machinist would not repeat the call soon fails the case.
+// setPower calls SetPower once. It checks that the answer is about the same instance, and that the instance is off
+// if the state is Stopped. An error after which Machinist would not repeat the call soon fails the case.
 func (t *trial) setPower(d *checkedDriver, s *subject, req provider.PowerRequest) (*provider.Instance, error) {
 	t.Helper()
 	in, err := d.SetPower(t.Context(), req)

@@ -13,17 +13,17 @@ import (
 )
 
 // SetPower does not wait until an operation has changed the power state. It waits for startWait, in which Azure may
-// refuse the operation, or for confirmWait if the machine is already in the wanted state, so that the operation changes
-// nothing.
+// refuse the operation, or for confirmWait if the machine is already in the wanted state, so that the operation
+// changes nothing.
 const (
 	startWait   = 2 * time.Second
 	confirmWait = 30 * time.Second
 )
 
-// SetPower implements provider.Power. Only the end of an operation proves that the machine is off, because reads may be
-// outdated. So if a read shows that the machine is off, SetPower stops the machine once more. If KeepCapacity is false,
-// the machine is deallocated. Azure cannot deallocate a machine with an ephemeral disk, so such a machine is only
-// stopped.
+// SetPower implements provider.Power. Only the end of an operation proves that the machine is off, because reads may
+// be outdated. So if a read shows that the machine is off, SetPower stops the machine once more. If KeepCapacity is
+// false, the machine is deallocated. Azure cannot deallocate a machine with an ephemeral disk, so such a machine is
+// only stopped.
 func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -80,7 +80,8 @@ type powerChange struct {
 }
 
 // start starts the next operation of a change, and reports whether the change is complete.
-func (p *powerChange) start(ctx context.Context, action provider.PowerAction, keep bool) (completed bool, err error) {
+func (p *powerChange) start(ctx context.Context, action provider.PowerAction, keep bool) (completed bool,
+	err error) {
 	if tags := p.tags(action); tags != nil {
 		_, err := p.vms.BeginUpdate(ctx, p.at.group, p.at.name, armcompute.VirtualMachineUpdate{Tags: tags}, nil)
 		return false, p.translate(ctx, err, "tag")

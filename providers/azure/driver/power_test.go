@@ -9,9 +9,10 @@ import (
 	"machinist.dev/machinist/providers/azure/fakeazure"
 )
 
-func powerRequest(of provider.CreateRequest, in *provider.Instance, action provider.PowerAction) provider.PowerRequest {
-	return provider.PowerRequest{Machine: of.Machine, Class: of.Class, ClusterID: of.ClusterID, ProviderID: in.ProviderID,
-		Scope: in.Scope, Action: action, KeepCapacity: true}
+func powerRequest(of provider.CreateRequest, in *provider.Instance,
+	action provider.PowerAction) provider.PowerRequest {
+	return provider.PowerRequest{Machine: of.Machine, Class: of.Class, ClusterID: of.ClusterID,
+		ProviderID: in.ProviderID, Scope: in.Scope, Action: action, KeepCapacity: true}
 }
 
 // setPower repeats SetPower until the machine has the wanted state.
@@ -42,7 +43,8 @@ func (c *cloud) launchRunning(req provider.CreateRequest) *provider.Instance {
 	return in
 }
 
-func (c *cloud) readOf(d provider.Driver, req provider.CreateRequest, in *provider.Instance) (*provider.Instance, error) {
+func (c *cloud) readOf(d provider.Driver, req provider.CreateRequest, in *provider.Instance) (*provider.Instance,
+	error) {
 	get := lookup(req)
 	get.ProviderID, get.Scope = in.ProviderID, in.Scope
 	return d.Get(c.Context(), get)
@@ -71,7 +73,8 @@ func TestPowerOffKeepsOrReleasesCapacity(t *testing.T) {
 			power.KeepCapacity = test.keep
 			for range 2 {
 				c.must(c.setPower(d, power))
-				if in, err := c.readOf(d, req, in); err != nil || in.State != provider.StateStopped || in.StateMessage != test.want {
+				if in, err := c.readOf(d, req, in); err != nil || in.State != provider.StateStopped ||
+					in.StateMessage != test.want {
 					t.Errorf("got %+v, %v, want Stopped and %s", in, err, test.want)
 				}
 			}
@@ -80,8 +83,8 @@ func TestPowerOffKeepsOrReleasesCapacity(t *testing.T) {
 	}
 }
 
-// After a failed start, Azure reports the machine like one that failed at its creation. Machinist would delete such a
-// machine.
+// After a failed start, Azure reports the machine like one that failed at its creation. Machinist would delete such
+// a machine.
 func TestFailedStartIsNotFailedCreation(t *testing.T) {
 	c := newCloud(t, nil)
 	req := request("a", class())
@@ -90,7 +93,8 @@ func TestFailedStartIsNotFailedCreation(t *testing.T) {
 	off.KeepCapacity = false
 	c.must(c.setPower(d, off))
 	end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Start", AsyncCode: "AllocationFailed"})
-	if err := c.setPower(d, powerRequest(req, in, provider.PowerOn)); provider.CodeOf(err) != provider.ResourceExhausted {
+	err := c.setPower(d, powerRequest(req, in, provider.PowerOn))
+	if provider.CodeOf(err) != provider.ResourceExhausted {
 		t.Errorf("got %v, want ResourceExhausted", err)
 	}
 	if in, err := c.readOf(d, req, in); err != nil || in.State != provider.StateStopped {

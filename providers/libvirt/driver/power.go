@@ -32,7 +32,8 @@ func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (in *p
 				return err
 			}
 		}
-		if in, err = h.instance(ctx, found); err != nil || in.State != provider.StateStopped || req.Action == provider.PowerOn {
+		in, err = h.instance(ctx, found)
+		if err != nil || in.State != provider.StateStopped || req.Action == provider.PowerOn {
 			return err
 		}
 		// A paused domain counts as stopped, but can continue with the content of its memory.
@@ -125,8 +126,8 @@ func (h *hypervisor) powerForceOff(ctx context.Context, d *domain, attempted str
 	return translate(ctx, err, attempted)
 }
 
-// isActive returns 1 for an active domain, 0 for another domain, and -1 if libvirtd does not answer. Depending on the
-// hypervisor, libvirt uses different error codes for a domain that is already in the wanted state.
+// isActive returns 1 for an active domain, 0 for another domain, and -1 if libvirtd does not answer. Depending on
+// the hypervisor, libvirt uses different error codes for a domain that is already in the wanted state.
 func (h *hypervisor) isActive(d *domain) int32 {
 	active, err := h.DomainIsActive(d.Domain)
 	if err != nil {

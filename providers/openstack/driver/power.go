@@ -8,9 +8,9 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// SetPower implements provider.Power. PowerOff and PowerForceOff are the same request, because Nova has only one: Nova
-// asks the guest to shut down, and switches the server off after shutdown_timeout (60 seconds by default). A server that
-// is off keeps its place on its host, so KeepCapacity has no effect.
+// SetPower implements provider.Power. PowerOff and PowerForceOff are the same request, because Nova has only one:
+// Nova asks the guest to shut down, and switches the server off after shutdown_timeout (60 seconds by default). A
+// server that is off keeps its place on its host, so KeepCapacity has no effect.
 // https://docs.openstack.org/nova/latest/configuration/config.html#DEFAULT.shutdown_timeout
 func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/host"
 )
 
 func (w *testCloud) stop(id string, req simcloud.StopInstanceRequest) {
@@ -20,6 +21,9 @@ func TestStopAndStart(t *testing.T) {
 	_, err := w.Stop("alice", inst.ID, simcloud.StopInstanceRequest{})
 	wantCode(t, err, simcloud.CodeConflict, "pending")
 	w.pass(time.Second)
+	if err := w.hosts.reporters[inst.ID].Save(host.Disk{KeyPEM: []byte("key")}); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // A repeated request changes nothing.
 		w.stop(inst.ID, simcloud.StopInstanceRequest{})
 		w.wantState(inst.ID, simcloud.StateStopping)
@@ -43,8 +47,9 @@ func TestStopAndStart(t *testing.T) {
 	}
 	w.wantState(inst.ID, simcloud.StateRunning)
 	w.expectOn(inst.ID)
-	if spec := w.hosts.on[inst.ID]; spec.Boots != 2 {
-		t.Errorf("%d boots", spec.Boots)
+	// With its disk, the kubelet registers the same Node again. The number of boots determines the boot ID.
+	if spec := w.hosts.on[inst.ID]; spec.Boots != 2 || string(spec.Disk.KeyPEM) != "key" {
+		t.Errorf("the machine starts with %d boots and the disk %+v", spec.Boots, spec.Disk)
 	}
 	after, err := w.Start("alice", inst.ID)
 	if err != nil || after.State != simcloud.StateRunning || after.PrivateIPs[0] != inst.PrivateIPs[0] {

@@ -254,7 +254,7 @@ func (in *HealthCheckRemediation) DeepCopyInto(out *HealthCheckRemediation) {
 	}
 	if in.Timeout != nil {
 		in, out := &in.Timeout, &out.Timeout
-		*out = new(metav1.Duration)
+		*out = new(v1.Duration)
 		**out = **in
 	}
 }

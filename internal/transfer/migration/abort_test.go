@@ -52,12 +52,13 @@ func TestRemovedFinalizerIsRestored(t *testing.T) {
 func TestAbortDoesNotNeedMissingWorkloads(t *testing.T) {
 	for name, fleet := range map[string]func(*journey){
 		"wrong name": func(l *journey) {
-			m := &v1beta1.Migration{}
-			l.must(l.admin.Get(l.ctx, l.key, m))
-			m.Spec.Fence.Workloads[0].Name = "another"
-			l.must(l.admin.Update(l.ctx, m))
 			l.planned()
 			l.runUntil(v1beta1.MigrationFencing)
+			m := &v1beta1.Migration{}
+			l.must(l.admin.Get(l.ctx, l.key, m))
+			m.Spec.Fence.Workloads = append(m.Spec.Fence.Workloads, v1beta1.MigrationWorkload{Kind: "Deployment",
+				Namespace: l.from, Name: "another"})
+			l.must(l.admin.Update(l.ctx, m))
 		},
 		"uninstalled": func(l *journey) {
 			l.adoptedFleet()

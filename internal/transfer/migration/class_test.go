@@ -236,11 +236,25 @@ func TestUserDataOfTheMigrationTakesPrecedence(t *testing.T) {
 	}
 	general := blocked.deployments[0].object.Spec.Template.Spec.ClassRef.Name
 	f.override(general, `{"userDataRef":{"name":"own"}}`)
+	f.plan().expect(t, provider.FindingBlocker, CodeSecretUnreadable, "MachineDeployment/general")
+	template := func(name, key string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},
+			Data: map[string][]byte{key: []byte("#cloud-config")}}
+	}
+	own := template("own", "another")
+	f.secrets = append(f.secrets, own)
+	made := f.plan()
+	if b := made.findings.withCode(CodeSecretUnreadable); len(b) != 1 || !strings.Contains(b[0].Message,
+		"Secret fleet/own has no entry userData.") {
+		t.Errorf("the Secret lacks the entry, but the findings are\n%s", made.findings.text())
+	}
+	own.Data = template("own", v1beta1.DefaultUserDataKey).Data
+	f.secrets = append(f.secrets, template("template", v1beta1.DefaultUserDataKey))
 	if made := f.plan(); len(made.findings.withCode(CodeSecretUnreadable)) > 0 {
 		t.Errorf("the override does not settle the missing Secret:\n%s", made.findings.text())
 	}
 	f.migration.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "template", Key: "userData"}
-	made := f.plan()
+	made = f.plan()
 	for _, c := range made.classes {
 		want := map[bool]string{true: "own", false: "template"}[c.name == general]
 		if ref := c.object.Spec.UserDataRef; ref == nil || ref.Name != want || ref.Key != "userData" {

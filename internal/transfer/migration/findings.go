@@ -67,6 +67,8 @@ const (
 	CodeRefused = "Refused"
 	// CodeOverlaps: an older Migration migrates the same fleet, or stops the same old controller.
 	CodeOverlaps = "Overlaps"
+	// CodeWorkloadUnreadable: a workload that the migration must stop does not exist, or the migrator may not read it.
+	CodeWorkloadUnreadable = "WorkloadUnreadable"
 	// CodeCannotImport: the provider cannot adopt instances of this system.
 	CodeCannotImport = "CannotImport"
 	// CodeUnusedOverride: an override of the Migration names a class that does not exist.

@@ -23,6 +23,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap"
+	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -142,9 +143,14 @@ func (p *planner) planInstances(ctx context.Context) error {
 		}
 		p.planGroup(c, name, version, groups[name], taken)
 	}
-	if len(names) == 0 {
-		p.blockf(CodeNothingFound, "Migration/"+p.migration.Name, "spec.instances", "The account of class %s has %d "+
-			"instances. %d of them match, and none of these can be adopted: see the Notes.", c.name, len(all), selected)
+	switch {
+	case selected == 0:
+		p.blockf(CodeNothingFound, "Migration/"+p.migration.Name, "spec.instances", "The account of class %s has %s, and "+
+			"none matches. Correct --class, --name, --selector or --network.", c.name, wording.Count(len(all), "instance"))
+	case len(names) == 0:
+		p.blockf(CodeNothingFound, "Migration/"+p.migration.Name, "spec.instances", "The account of class %s has %s. %d "+
+			"of them match, and none of these can be adopted: see the Notes.", c.name,
+			wording.Count(len(all), "instance"), selected)
 	}
 	return nil
 }

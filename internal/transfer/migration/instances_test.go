@@ -198,6 +198,12 @@ func TestPlanSkipsInstancesOfOthers(t *testing.T) {
 		f.cloud.found = f.cloud.found[1:]
 		f.planInstances().expect(t, provider.FindingBlocker, CodeNothingFound, "Migration/move")
 	}
+	f := unmanagedFleet(t, "web-1")
+	f.migration.Spec.Instances.Names = []string{"db-*"}
+	if b := f.planInstances().findings.withCode(CodeNothingFound); len(b) != 1 || !strings.Contains(b[0].Message,
+		"has 1 instance, and none matches. Correct --class, --name") {
+		t.Errorf("no instance matches, but the findings are %v", b)
+	}
 }
 
 func TestPlanBlocksInstancesThatNeedAnAdministrator(t *testing.T) {

@@ -183,6 +183,36 @@ func TestMigrationReportsOldControllerThatStillRuns(t *testing.T) {
 	l.runUntil(v1beta1.MigrationCompleted)
 }
 
+// A plan with a missing workload is blocked, so that the migration does not stop the other workloads.
+//
+// Rule: migration-workloads-exist.
+func TestPlanNamesMissingWorkloads(t *testing.T) {
+	l := newJourney(t)
+	m := &v1beta1.Migration{}
+	l.must(l.admin.Get(l.ctx, l.key, m))
+	existing := m.Spec.Fence.Workloads
+	wrong := v1beta1.MigrationWorkload{Kind: "Deployment", Namespace: l.from, Name: "wrong"}
+	m.Spec.Fence.Workloads = slices.Concat(existing, []v1beta1.MigrationWorkload{wrong})
+	l.must(l.admin.Update(l.ctx, m))
+	l.pass()
+	l.pass()
+	l.stage(v1beta1.MigrationAdopt)
+	m = l.pass()
+	want := "spec.fence.workloads[1]: Deployment " + l.from + "/wrong does not exist. Correct --stop."
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPlanned); c == nil ||
+		!strings.Contains(c.Message, CodeWorkloadUnreadable) || !strings.Contains(c.Message, want) ||
+		m.Status.Phase != v1beta1.MigrationPlanning || l.replicas() == 0 {
+		t.Fatalf("in phase %s with %d replicas, the condition Planned is %+v, want %q", m.Status.Phase, l.replicas(),
+			c, want)
+	}
+	m.Spec.Fence.Workloads = existing
+	l.must(l.admin.Update(l.ctx, m))
+	l.runUntil(v1beta1.MigrationFencing)
+	l.stage(v1beta1.MigrationAbort)
+	l.runUntil(v1beta1.MigrationAborted)
+	l.cleanOld()
+}
+
 // Rules: migration-finds-something, migration-abort-needs-no-fence.
 func TestMigrationOfMissingNamespace(t *testing.T) {
 	l := newJourney(t)

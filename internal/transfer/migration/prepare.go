@@ -102,8 +102,8 @@ const maxNamespaces = 5
 func (p *pass) isAgreed(plan *plan) bool {
 	blocking := plan.findings.obstacles(p.migration.Spec.Accept)
 	if agreed := p.migration.Spec.PlanHash; agreed != "" && agreed != plan.hash {
-		blocking = append(blocking, fmt.Sprintf("spec.planHash is %s, but the plan is now %s: read the plan again", agreed,
-			plan.hash))
+		blocking = append(blocking, fmt.Sprintf("the plan has changed from %s, to which you agreed, to %s. "+
+			"Undo what changed, or abort this migration and create another one", agreed, plan.hash))
 	}
 	if len(blocking) > 0 {
 		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonBlocked,
@@ -142,6 +142,9 @@ func (p *pass) checkedPlan(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	if err := p.checkOverlaps(ctx, plan); err != nil {
+		return nil, err
+	}
+	if err := p.checkWorkloads(ctx, plan); err != nil {
 		return nil, err
 	}
 	if err := p.checkSecretNames(ctx, plan, own); err != nil {
@@ -189,6 +192,29 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 				"The older Migration %s also stops %s. Complete or abort it first, or delete one of them.",
 				client.ObjectKeyFromObject(other), shared)
 		}
+	}
+	return nil
+}
+
+// checkWorkloads reports workloads that the migration could not stop. Without this check, the migration would stop
+// the other workloads before it notices.
+func (p *pass) checkWorkloads(ctx context.Context, plan *plan) error {
+	for i, w := range p.migration.Spec.Fence.Workloads {
+		name := fmt.Sprintf("%s %s/%s", w.Kind, w.Namespace, w.Name)
+		problem := ""
+		switch _, _, _, err := p.workload(ctx, w); {
+		case apierrors.IsNotFound(err):
+			problem = name + " does not exist. Correct --stop."
+		case apierrors.IsForbidden(err):
+			problem = fmt.Sprintf("The migrator may not read %s. Correct --stop, or add the namespace %s to the value "+
+				"migrator.namespaces of the chart machinist-provider.", name, w.Namespace)
+		case err != nil:
+			return fmt.Errorf("read %s: %w", name, err)
+		default:
+			continue
+		}
+		plan.findings.addf(provider.FindingBlocker, CodeWorkloadUnreadable, "Migration/"+p.migration.Name,
+			fmt.Sprintf("spec.fence.workloads[%d]", i), "%s", problem)
 	}
 	return nil
 }

@@ -48,8 +48,8 @@ func eachOld(ctx context.Context, reader client.Reader, system source.System, na
 		case notServed(err) && (allowMissing || kind.Optional):
 			continue
 		case notServed(err):
-			return fmt.Errorf("the API server does not serve %s.%s/%s, so there is nothing to migrate", kind.Resource,
-				kind.Group, kind.Version)
+			return fmt.Errorf("the API server does not serve %s.%s/%s, so there is nothing to migrate: check spec.source",
+				kind.Resource, kind.Group, kind.Version)
 		case err != nil:
 			return fmt.Errorf("list %s.%s: %w", kind.Resource, kind.Group, err)
 		}

@@ -54,7 +54,7 @@ func (p *planner) openFindings(c conversion) []provider.Finding {
 func (p *planner) userData(ctx context.Context, c *class) error {
 	if given := p.givenUserData(c.name); given != nil {
 		c.object.Spec.UserDataRef = given
-		return p.requireVersions(ctx, c, given)
+		return p.checkGivenUserData(ctx, c, given)
 	}
 	ref, name := c.old.UserData, c.name+"-user-data"
 	if ref == nil {
@@ -88,13 +88,25 @@ func (p *planner) userData(ctx context.Context, c *class) error {
 	return nil
 }
 
-// requireVersions reports the objects of a class that have no kubelet version although the given user data contains
-// the placeholder for it. New machines of these objects could not be created.
-func (p *planner) requireVersions(ctx context.Context, c *class, given *v1beta1.UserDataRef) error {
+// checkGivenUserData reports given user data that cannot be read, and the objects of a class that have no kubelet
+// version although the user data contains the placeholder for it. New machines of these objects could not be created.
+func (p *planner) checkGivenUserData(ctx context.Context, c *class, given *v1beta1.UserDataRef) error {
 	data, problem, err := p.secrets.entriesForMigration(ctx, types.NamespacedName{Namespace: p.migration.Namespace,
 		Name: given.Name})
-	if err != nil || problem != nil || !bytes.Contains(data[given.KeyOrDefault()], []byte(kubeletVersion)) {
+	if err != nil {
 		return err
+	}
+	template, found := data[given.KeyOrDefault()]
+	if problem == nil && !found {
+		problem = &unusableError{CodeSecretUnreadable, fmt.Sprintf("Secret %s/%s has no entry %s.", p.migration.Namespace,
+			given.Name, given.KeyOrDefault())}
+	}
+	if problem != nil {
+		p.reportUnusable(problem, c.firstObject, "", "Create it, or name another one with --user-data.")
+		return nil
+	}
+	if !bytes.Contains(template, []byte(kubeletVersion)) {
+		return nil
 	}
 	report := func(object client.Object, path string, spec *v1beta1.MachineSpec) {
 		if spec.Version == "" && spec.ClassRef != nil && spec.ClassRef.Name == c.name {

@@ -48,8 +48,8 @@ func TestMigrationAdoptsFleetAndCommits(t *testing.T) {
 		t.Errorf("-o json: %v, %+v", err, list)
 	}
 
-	f.run("run", "old-fleet", "--accept", "NoUserData").fails(t, "accept the losses", "--accept UnknownField").
-		prints(t, "NoUserData   in 2 places   accepted")
+	f.run("run", "old-fleet", "--accept", "NoUserData").fails(t, "accept the losses",
+		"--accept NoUserData,UnknownField").prints(t, "NoUserData   in 2 places   accepted")
 	f.run("run", "old-fleet", "--accept", "Renamed").fails(t, `--accept "Renamed"`, "only NoUserData, UnknownField")
 	f.run("commit", "old-fleet", "--yes").fails(t, `status.phase is "Planning" and must be Adopted`, "machinist migrate run old-fleet")
 	if m := f.migration("old-fleet"); m.Spec.Stage != v1beta1.MigrationPlan || len(m.Spec.Accept) > 0 {
@@ -92,6 +92,8 @@ func TestAbortGivesFleetBack(t *testing.T) {
 	f.run("abort", "old-fleet", "--wait=false").succeeds(t)
 	f.run("commit", "old-fleet", "--yes").fails(t, "cannot be committed: spec.stage is Abort")
 	f.run("run", "old-fleet").fails(t, "has ended with status.phase Aborted")
+	f.plan("--exclude", "machine/a").fails(t, "create another one: kubectl delete migration old-fleet")
+	f.plan("--stop", "deploy/a/b").fails(t, "has ended; delete the Migration")
 	f.plan("--flag", "x=y").fails(t, "--flag: spec.processFlags", "because spec.stage is Abort")
 }
 
@@ -230,10 +232,14 @@ func TestPlanAppliesFlags(t *testing.T) {
 	if m = f.migration("old-fleet"); !slices.Equal(m.Spec.Exclude, []string{"MachineSet/windows", "Machine/a.b"}) {
 		t.Errorf("the excluded objects are %s", m.Spec.Exclude)
 	}
-	f.plan("--exclude", "").succeeds(t)
-	if m = f.migration("old-fleet"); len(m.Spec.Exclude) > 0 {
-		t.Errorf("an empty value leaves the excluded objects %s", m.Spec.Exclude)
+	f.plan("--exclude", "", "--override", "", "--flag", "", "--stop", "", "--lease", "", "--credentials", "",
+		"--user-data", "").succeeds(t)
+	if m = f.migration("old-fleet"); len(m.Spec.Exclude)+len(m.Spec.Overrides)+len(m.Spec.ProcessFlags)+
+		len(m.Spec.Fence.Workloads)+len(m.Spec.Fence.Leases) > 0 || m.Spec.CredentialsRef != nil ||
+		m.Spec.UserDataRef != nil {
+		t.Errorf("empty values leave %+v", m.Spec)
 	}
+	f.plan("--flag", "skip-eviction-after=2h").succeeds(t)
 	f.plan("--user-data", "bootstrap:other", "--stop", "deploy/a/b").succeeds(t)
 	if m = f.migration("old-fleet"); m.Spec.UserDataRef.Key != "other" || len(m.Spec.Fence.Workloads) != 1 ||
 		len(m.Spec.ProcessFlags) != 1 {
@@ -272,7 +278,7 @@ func TestInvalidMigrationFlags(t *testing.T) {
 		{[]string{"plan", strings.Repeat("a", 41), "--source", "gardener", "--provider", "p"}, "at most 40 characters"},
 		{[]string{"plan", "machine/x"}, `the type "machine" is not one of: migration`},
 		{plan("--source-namespace", "a/b"), `--source-namespace "a/b"`},
-		{plan("--credentials", ""), `--credentials "": the name is missing`},
+		{plan("--credentials", "A"), `--credentials "A": a lowercase`},
 		{plan("--user-data", "a:b/c"), `--user-data "a:b/c": the key "b/c" is not valid`},
 		{plan("--flag", "x"), `--flag "x": write NAME=VALUE`},
 		{plan("--flag", "x=1", "--flag", "x=2"), `--flag "x=2": the flag also has the value "1"`},

@@ -89,6 +89,9 @@ func (e *endMigration) confirm(m *v1beta1.Migration, in io.Reader) error {
 	fleet := wording.Count(m.Status.Machines.Total, "machine")
 	consequence := fmt.Sprintf("the objects of %s in namespace %s are deleted permanently, and the fleet of %s cannot "+
 		"be given back to the old system", m.Spec.Source, m.SourceNamespaceOrDefault(), fleet)
+	if n := len(m.Spec.Exclude); n > 0 {
+		consequence = fmt.Sprintf("except %s and their machines, %s", strings.Join(m.Spec.Exclude, ", "), consequence)
+	}
 	if m.Spec.Instances != nil {
 		consequence = fmt.Sprintf("Machinist then scales, replaces and repairs the fleet of %s, and an abort is not "+
 			"possible", fleet)

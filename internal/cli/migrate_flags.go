@@ -42,7 +42,8 @@ func (f *migrationFlags) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.userData, "user-data", "", "SECRET[:KEY] with the bootstrap template of new machines, "+
 		"instead of the user data of the old system; the key defaults to "+v1beta1.DefaultUserDataKey)
 	flags.StringArrayVar(&f.processFlags, "flag", nil, "NAME=VALUE of a flag of the old controllers that changes the meaning of their objects; may be repeated")
-	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a merge patch for the spec of a converted class; may be repeated")
+	flags.StringArrayVar(&f.overrides, "override", nil, "CLASS=@FILE or CLASS=JSON: a JSON merge patch for the spec of "+
+		"a converted class, in which null removes a field; may be repeated")
 	flags.StringArrayVar(&f.exclude, "exclude", nil, "KIND/NAME of an old deployment, set, machine or health check that "+
 		"stays with the old system, together with its machines; may be repeated")
 	f.fence.flags(cmd)
@@ -65,7 +66,7 @@ func (f *fenceFlags) flags(cmd *cobra.Command) {
 		"the old controllers hold no Lease: name all of them with --stop")
 }
 
-// wantedMigration holds the parsed migrationFlags. An unset flag is nil.
+// wantedMigration holds the parsed migrationFlags. An unset flag is nil. An empty flag removes the field.
 type wantedMigration struct {
 	source, sourceNamespace, provider *string
 	credentials                       *v1beta1.LocalRef
@@ -107,8 +108,10 @@ func (f *migrationFlags) read(cmd *cobra.Command) (w wantedMigration, err error)
 		w.sourceNamespace = &f.sourceNamespace
 	}
 	if changed("credentials") {
-		if err := checkName("--credentials", f.credentials, validation.IsDNS1123Subdomain); err != nil {
-			return w, err
+		if f.credentials != "" {
+			if err := checkName("--credentials", f.credentials, validation.IsDNS1123Subdomain); err != nil {
+				return w, err
+			}
 		}
 		w.credentials = &v1beta1.LocalRef{Name: f.credentials}
 	}
@@ -140,8 +143,11 @@ func checkName(flag, value string, check func(string) []string) error {
 	return nil
 }
 
-// readUserData parses SECRET[:KEY].
+// readUserData parses SECRET[:KEY]. An empty value removes the reference.
 func readUserData(text string) (*v1beta1.UserDataRef, error) {
+	if text == "" {
+		return &v1beta1.UserDataRef{}, nil
+	}
 	name, key, hasKey := strings.Cut(text, ":")
 	if err := checkName("--user-data", name, validation.IsDNS1123Subdomain); err != nil {
 		return nil, err
@@ -155,13 +161,16 @@ func readUserData(text string) (*v1beta1.UserDataRef, error) {
 	return &v1beta1.UserDataRef{Name: name, Key: key}, nil
 }
 
-// readProcessFlags parses --flag values such as NAME=VALUE.
+// readProcessFlags parses --flag values such as NAME=VALUE. An empty value removes all entries.
 func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
 	flags := map[string]v1beta1.FlagValue{}
 	for _, text := range all {
+		if text == "" {
+			return map[string]v1beta1.FlagValue{}, nil
+		}
 		name, value, found := strings.Cut(strings.TrimLeft(text, "-"), "=")
 		if !found || name == "" {
 			return nil, fmt.Errorf("--flag %q: write NAME=VALUE, such as skip-eviction-after=2h", text)
@@ -174,11 +183,14 @@ func readProcessFlags(all []string) (map[string]v1beta1.FlagValue, error) {
 	return flags, nil
 }
 
-// readOverrides parses --override values: CLASS=@FILE or CLASS=JSON.
+// readOverrides parses --override values: CLASS=@FILE or CLASS=JSON. An empty value removes all entries.
 func readOverrides(cmd *cobra.Command, all []string) ([]v1beta1.MigrationOverride, error) {
 	var overrides []v1beta1.MigrationOverride
 	seen := map[string]bool{}
 	for _, text := range all {
+		if text == "" {
+			return []v1beta1.MigrationOverride{}, nil
+		}
 		class, patch, found := strings.Cut(text, "=")
 		if !found || class == "" || patch == "" {
 			return nil, fmt.Errorf("--override %q: write CLASS=@FILE or CLASS=JSON", text)
@@ -240,8 +252,13 @@ var kindsToStop = map[string]string{
 	"statefulset": "StatefulSet", "statefulsets": "StatefulSet", "sts": "StatefulSet",
 }
 
+// read parses the flags. An empty value removes all entries of its flag.
 func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 	for _, text := range f.stop {
+		if text == "" {
+			w.workloads = []v1beta1.MigrationWorkload{}
+			break
+		}
 		parts := strings.Split(text, "/")
 		kind := kindsToStop[strings.ToLower(parts[0])]
 		if len(parts) != 3 || kind == "" {
@@ -254,6 +271,10 @@ func (f *fenceFlags) read(cmd *cobra.Command) (w wantedFence, err error) {
 		w.workloads = append(w.workloads, v1beta1.MigrationWorkload{Kind: kind, Namespace: parts[1], Name: parts[2]})
 	}
 	for _, text := range f.leases {
+		if text == "" {
+			w.leases = []v1beta1.MigrationLease{}
+			break
+		}
 		parts := strings.Split(text, "/")
 		if len(parts) != 2 {
 			return w, fmt.Errorf("--lease %q: write NAMESPACE/NAME", text)
@@ -324,10 +345,16 @@ func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) 
 	before := spec.DeepCopy()
 	wasOverrides := spec.Overrides
 	if w.credentials != nil {
-		spec.CredentialsRef = w.credentials
+		spec.CredentialsRef = nil
+		if w.credentials.Name != "" {
+			spec.CredentialsRef = w.credentials
+		}
 	}
 	if w.userData != nil {
-		spec.UserDataRef = w.userData
+		spec.UserDataRef = nil
+		if w.userData.Name != "" {
+			spec.UserDataRef = w.userData
+		}
 	}
 	if w.processFlags != nil {
 		spec.ProcessFlags = w.processFlags
@@ -358,16 +385,32 @@ func (w wantedMigration) update(m *v1beta1.Migration) (changed bool, err error) 
 		{"--override", "overrides", equality.Semantic.DeepEqual(before.Overrides, spec.Overrides)},
 	} {
 		if !fixed.same {
-			return false, fmt.Errorf("%s: spec.%s of migration %q can no longer be changed, because spec.stage is %s; abort the "+
-				"Migration and create another one: machinist migrate abort %s", fixed.flag, fixed.field, m.Name, spec.Stage,
-				migrate.Reference(m))
+			return false, fmt.Errorf("%s: spec.%s of migration %q can no longer be changed, because spec.stage is %s; %s",
+				fixed.flag, fixed.field, m.Name, spec.Stage, anotherMigration(m))
 		}
+	}
+	if fence && m.Status.Phase.HasEnded() {
+		return false, fmt.Errorf("--stop, --lease, --no-leader-election: migration %q has ended; %s", m.Name,
+			anotherMigration(m))
 	}
 	if fence {
 		return false, fmt.Errorf("--stop, --lease, --no-leader-election: spec.stage of migration %q is %s; change these "+
 			"settings with machinist migrate run %s", m.Name, spec.Stage, migrate.Reference(m))
 	}
 	return false, nil
+}
+
+// anotherMigration says how to replace a Migration whose plan can no longer be changed.
+func anotherMigration(m *v1beta1.Migration) string {
+	switch phase := m.Status.Phase; {
+	case phase.HasEnded():
+		return "delete the Migration and create another one: kubectl delete migration " + migrate.Reference(m)
+	case phase.Irrevocable():
+		return "create another Migration after this one is Completed"
+	case m.Spec.Stage == v1beta1.MigrationAbort:
+		return "create another Migration after this one is Aborted"
+	}
+	return "abort the Migration and create another one: machinist migrate abort " + migrate.Reference(m)
 }
 
 // sameOverrides compares patches and ignores their format, because the API server reformats JSON.

@@ -23,8 +23,9 @@ func migratePlanCommand(env *Env) *cobra.Command {
 		Long: `Show what the migration of a fleet would do, and what would be lost. The command changes nothing in the old system.
 
 The command creates the object Migration with the stage Plan, in the namespace for Machinist's objects, and waits until
-the provider's migrator has read the old system. If the Migration exists, the flags change it. Without flags, the
-command shows the plan of the existing Migration.
+the provider's migrator has read the old system. If the Migration exists, the flags change it. A flag with an empty
+value, such as --override "", removes all values of the flag. Without flags, the command shows the plan of the
+existing Migration.
 
 The plan contains three kinds of findings. A Blocker must be resolved before the migration can start. A Loss is a
 feature or setting that is not migrated; accept its code with "machinist migrate run --accept". A Note is for

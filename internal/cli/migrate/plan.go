@@ -37,6 +37,8 @@ type Plan struct {
 	Now time.Time
 	// Beginning is true if the command starts the migration after it has shown the plan.
 	Beginning bool
+	// accepting lists the accepted losses of this command, which the Migration does not contain yet.
+	accepting []string
 }
 
 // Finding is a blocker, loss or note. Details has one line of text for each object or field that the finding affects.
@@ -132,8 +134,8 @@ func (p Plan) Accept(entries []string) (Plan, error) {
 		code, place, limited := strings.Cut(entry, "@")
 		switch {
 		case slices.Contains(losses, code) && limited && !p.hasPlace(code, entry):
-			return p, fmt.Errorf("--accept %q: the plan has no loss %s in %s; machinist migrate plan --all lists the places",
-				entry, code, place)
+			return p, fmt.Errorf("--accept %q: the plan has no loss %s in %s; machinist migrate plan %s --all lists the "+
+				"places", entry, code, place, Reference(p.Migration))
 		case slices.Contains(losses, code):
 		case slices.Contains(p.Blockers(), code):
 			return p, fmt.Errorf("--accept %q: this is a Blocker, which cannot be accepted; the plan describes how to fix it",
@@ -149,6 +151,7 @@ func (p Plan) Accept(entries []string) (Plan, error) {
 	for i := range p.Findings {
 		p.Findings[i].Accepted = p.Findings[i].acceptedBy(slices.Concat(p.Migration.Spec.Accept, entries))
 	}
+	p.accepting = entries
 	return p, nil
 }
 
@@ -202,7 +205,7 @@ func (p Plan) Err() error {
 	}
 	if open := p.Open(); len(open) > 0 {
 		obstacles = append(obstacles, fmt.Sprintf("accept the losses: machinist migrate run %s --accept %s",
-			Reference(p.Migration), strings.Join(open, ",")))
+			Reference(p.Migration), strings.Join(slices.Concat(p.accepting, open), ",")))
 	}
 	if len(obstacles) == 0 {
 		c := meta.FindStatusCondition(p.Migration.Status.Conditions, v1beta1.ConditionPlanned)

@@ -89,6 +89,14 @@ func TestAcceptRefusesOtherCodesThanLosses(t *testing.T) {
 			t.Errorf("%s: %v, open: %v", code, err, accepted.Open())
 		}
 	}
+	// The command of the error must also accept what the failed command accepted, because that is not stored.
+	accepted, _ := PlanOf(fleet(func(m *v1beta1.Migration) {
+		addFindings(m)
+		m.Status.Findings = m.Status.Findings[1:]
+	}), Pages{}).Accept([]string{"NoUserData"})
+	if err := accepted.Err(); err == nil || !strings.HasSuffix(err.Error(), "--accept NoUserData,UnknownField") {
+		t.Errorf("after one of two losses is accepted, the error is %v", err)
+	}
 	if open := plan.Open(); len(open) != 2 {
 		t.Errorf("Accept changed the original plan: %v", open)
 	}
@@ -115,7 +123,7 @@ func TestAcceptByPlace(t *testing.T) {
 		}
 	}
 	if _, err := plan.Accept([]string{"Lost@Machine/c"}); err == nil ||
-		!strings.Contains(err.Error(), "no loss Lost in Machine/c") {
+		!strings.Contains(err.Error(), "no loss Lost in Machine/c; machinist migrate plan old-fleet -n prod --all lists") {
 		t.Errorf("a place without a loss gives the error %v", err)
 	}
 	if unread, err := PlanOf(m, Pages{}).Accept([]string{"Lost@Machine/a"}); err != nil || len(unread.Open()) != 1 {

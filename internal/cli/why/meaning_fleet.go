@@ -103,8 +103,9 @@ func fleetMeanings() map[string]Meaning {
 		},
 		v1beta1.ReasonFrozenByLabel: {Explanation: "The fleet is frozen by the label " + v1beta1.LabelFreeze +
 			". Machinist creates no machines, and no rollout advances.",
-			NextStep:     "The freeze ends when the label is removed.",
-			Instructions: "Remove the label when the freeze is no longer needed."},
+			NextStep: "The freeze ends when the label is removed.",
+			Instructions: "If the object has the label " + v1beta1.LabelMigration + ", commit or abort this Migration. " +
+				"Otherwise, remove the label " + v1beta1.LabelFreeze + " when the freeze is no longer needed."},
 		v1beta1.ReasonFrozen: {Explanation: "The fleet is frozen.",
 			NextStep: "Machinist continues when the freeze ends. The condition Frozen describes the cause."},
 		v1beta1.ReasonThawed: {Explanation: "The fleet is no longer frozen."},

@@ -291,7 +291,7 @@ func (o *Object) reportUnread() {
 		below, known := o.readFields[name]
 		if !known && o.HasContent(name) {
 			o.Report(provider.FindingLoss, provider.FindingUnknownField, name,
-				"this driver does not know the field; new instances are created without its setting")
+				"The provider does not know this field. New instances are created without its setting.")
 		}
 		for _, object := range below {
 			object.reportUnread()

@@ -24,7 +24,7 @@ type simulatedVersions struct {
 	seen    []string // versions of the steps, in the order of the passes
 }
 
-// FuzzVersionSteps (rule steps-between-minors) runs random steps of rollouts over several minor versions. No machine may
+// FuzzVersionSteps (rule steps-between-minors, rule steps-in-place) runs random steps of rollouts over several minor versions. No machine may
 // be updated in place by more than one minor version. While the target only rises, machines of one minor version may be
 // created only if all others have the same or an adjacent one. The deployment must reach the target.
 func FuzzVersionSteps(f *testing.F) {

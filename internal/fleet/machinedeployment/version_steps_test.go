@@ -58,7 +58,7 @@ func (f steppedFleet) objects(t *testing.T) (sets []*v1beta1.MachineSet, machine
 	return sets, machines
 }
 
-// Rule: steps-between-minors.
+// Rules: steps-between-minors, steps-missing-wait, steps-never-back, steps-target-changes, steps-in-place.
 func TestFindStep(t *testing.T) {
 	steps := []string{"v1.35.4", "v1.36.3"}
 	const inPlace = v1beta1.StrategyInPlace

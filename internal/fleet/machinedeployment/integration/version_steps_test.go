@@ -85,7 +85,7 @@ func TestARolloutTakesOneMinorVersionAtATime(t *testing.T) {
 	}
 }
 
-// Rule: steps-between-minors.
+// Rule: steps-missing-wait.
 func TestARolloutWaitsForAMissingStep(t *testing.T) {
 	b := newBench(t)
 	b.create(2, class("a"), version("v1.34.2"))
@@ -139,7 +139,7 @@ func TestPauseAfterPausesInEachStep(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 0, "b": 0, "c": 3})
 }
 
-// Rule: steps-between-minors.
+// Rules: steps-between-minors, steps-and-partition.
 func TestPartitionStopsTheFirstStep(t *testing.T) {
 	b := newBench(t)
 	b.create(3, class("a"), version("v1.34.2"), partition(1))
@@ -156,7 +156,7 @@ func TestPartitionStopsTheFirstStep(t *testing.T) {
 
 // A step is no reason to wait if the step is older than the API server supports. The last step waits for the API server.
 //
-// Rules: version-skew-waits, steps-between-minors.
+// Rules: version-skew-waits, steps-never-back.
 func TestStepsAndTheVersionOfTheTargetCluster(t *testing.T) {
 	b := newBench(t)
 	b.create(2, class("a"), version("v1.31.2"))
@@ -175,7 +175,7 @@ func TestStepsAndTheVersionOfTheTargetCluster(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonRolloutComplete)
 }
 
-// Rules: steps-between-minors, rollback-reuses-set.
+// Rules: steps-target-changes, rollback-reuses-set.
 func TestAStepIsUndone(t *testing.T) {
 	b := newBench(t)
 	b.create(3, class("a"), version("v1.34.2"))

@@ -94,8 +94,8 @@ const (
 	// FaultIgnoresShutdown makes the operating system ignore requests to shut down. After Settings.StopTime, the
 	// instance returns to StateRunning.
 	FaultIgnoresShutdown InstanceFaultKind = "IgnoresShutdown"
-	// FaultRecovers ends FaultNeverBoots, FaultNeverRegisters, FaultSilent, FaultDies and FaultIgnoresShutdown. The
-	// machine continues with the content of its disk.
+	// FaultRecovers ends FaultNeverBoots, FaultNeverRegisters, FaultSilent, FaultDies and FaultIgnoresShutdown. A
+	// stopped instance starts. The machine continues with the content of its disk.
 	FaultRecovers InstanceFaultKind = "Recovers"
 )
 

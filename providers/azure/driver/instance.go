@@ -25,16 +25,19 @@ const (
 	tagNames = "machinist-tag-names"
 	// tagVersion is the kubelet version of the user data.
 	tagVersion = "machinist-kubelet-version"
-	// tagResize is present during a change of the size. tagResize records that the driver stopped the machine and
-	// must start it again, unless its value is resizeStaysOff.
+	// tagResize is present during a change of the size. Its value records whether the driver must start the machine
+	// afterwards.
 	tagResize = "machinist-resize"
 	// tagRan records that the machine has run. SetPower sets it, because Azure reports a machine that failed to start
 	// again like a machine that failed at its creation.
 	tagRan = "machinist-ran"
 )
 
-// resizeStaysOff is the value of tagResize if the machine was off before the change of the size.
-const resizeStaysOff = "off"
+// The values of tagResize. After the change of its size, the machine is started or stays off.
+const (
+	resizeStarts   = "true"
+	resizeStaysOff = "off"
+)
 
 type location struct{ group, name string }
 

@@ -48,8 +48,11 @@ func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*prov
 	if err := c.checkOwner(vm, in, own); err != nil {
 		return nil, err
 	}
-	if in.State == provider.StateTerminating || req.Action == provider.PowerOn && in.State == provider.StateRunning &&
-		powerOf(vm) == "running" {
+	power := powerOf(vm)
+	switch {
+	case in.State == provider.StateTerminating, in.State == provider.StateFailed,
+		in.State == provider.StatePending && power != "starting",
+		req.Action == provider.PowerOn && in.State == provider.StateRunning && power == "running":
 		return in, nil
 	}
 	p := &powerChange{clients: c, vm: vm, at: at}
@@ -137,8 +140,11 @@ func (p *powerChange) powerOff(ctx context.Context, force bool) (bool, error) {
 func (p *powerChange) tags(action provider.PowerAction) map[string]*string {
 	tags := maps.Clone(p.vm.Tags)
 	tags[tagRan] = ref("true")
-	if action != provider.PowerOn && tags[tagResize] != nil {
-		tags[tagResize] = ref(resizeStaysOff)
+	if tags[tagResize] != nil {
+		tags[tagResize] = ref(resizeStarts)
+		if action != provider.PowerOn {
+			tags[tagResize] = ref(resizeStaysOff)
+		}
 	}
 	if maps.EqualFunc(p.vm.Tags, tags, func(a, b *string) bool { return value(a) == value(b) }) {
 		return nil

@@ -104,6 +104,26 @@ func TestFailedStartIsNotFailedCreation(t *testing.T) {
 	c.must(c.setPower(d, powerRequest(req, in, provider.PowerOn)))
 }
 
+func TestSetPowerKeepsFailedCreation(t *testing.T) {
+	c := newCloud(t, nil)
+	defer c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", AsyncCode: "AllocationFailed"})()
+	req, d := request("a", class()), c.driver()
+	in, err := d.Create(t.Context(), req)
+	c.must(err)
+	c.eventually("the creation has failed", func() (bool, string) {
+		in, err = c.readOf(d, req, in)
+		return err == nil && in.State == provider.StateFailed, fmt.Sprint(err)
+	})
+	for _, action := range []provider.PowerAction{provider.PowerForceOff, provider.PowerOn} {
+		for range 3 {
+			in, err := d.SetPower(t.Context(), powerRequest(req, in, action))
+			if err != nil || in.State != provider.StateFailed || in.StateCode != provider.ResourceExhausted {
+				t.Errorf("%s: got %+v, %v, want Failed with ResourceExhausted", action, in, err)
+			}
+		}
+	}
+}
+
 // A change of the size neither starts a machine that was off, nor a machine that is switched off meanwhile.
 func TestResizeKeepsMachineOff(t *testing.T) {
 	const large = "Standard_D4s_v5"

@@ -74,7 +74,7 @@ func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, erro
 	power := powerOf(u.vm)
 	resizing, staysOff := u.vm.Tags[tagResize] != nil, value(u.vm.Tags[tagResize]) == resizeStaysOff
 	isOff := power == "deallocated" || power == "stopped"
-	resize := "true"
+	resize := resizeStarts
 	if staysOff || isOff && !resizing {
 		resize = resizeStaysOff
 	}

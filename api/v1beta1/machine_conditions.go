@@ -202,6 +202,10 @@ const (
 	// report its status.
 	ReasonNodeUnresponsive = "NodeUnresponsive"
 
+	// ReasonInstanceStopped surfaces when the Node is not Ready because the instance is stopped, although Machinist has
+	// not stopped it. Without a target cluster, only the condition Ready has this reason.
+	ReasonInstanceStopped = "InstanceStopped"
+
 	// ReasonNodeConditionsFailed surfaces when the Node is Ready and another of its conditions reports a problem.
 	ReasonNodeConditionsFailed = "NodeConditionsFailed"
 

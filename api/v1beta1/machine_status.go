@@ -183,7 +183,8 @@ const (
 	// MachineAvailable is the phase of a working machine if there is no target cluster. With a target cluster, such a
 	// machine has the phase Running.
 	MachineAvailable MachinePhase = "Available"
-	// MachineUnhealthy is the phase of a machine that was Running and whose Node is now gone or not Ready.
+	// MachineUnhealthy is the phase of a machine that was Running and whose Node is now gone or not Ready. Without a
+	// target cluster, it is the phase of a machine that was Available and whose instance is now stopped.
 	MachineUnhealthy MachinePhase = "Unhealthy"
 	// MachineUpdating is the phase of a machine that is being changed in place, or whose instance is being replaced.
 	MachineUpdating MachinePhase = "Updating"

@@ -48,10 +48,13 @@ func (p *pass) blocker() *metav1.Condition {
 			return c
 		}
 	}
-	if p.Target == nil && m.Status.Phase != v1beta1.MachineAvailable {
-		return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The instance is not running yet."}
+	switch {
+	case p.Target != nil || m.Status.Phase == v1beta1.MachineAvailable:
+		return nil
+	case m.Status.Instance != nil && m.Status.Instance.State == v1beta1.InstanceStopped:
+		return &metav1.Condition{Reason: v1beta1.ReasonInstanceStopped, Message: instanceStopped}
 	}
-	return nil
+	return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The instance is not running yet."}
 }
 
 func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
@@ -72,7 +75,7 @@ func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
 		}
 		return v1beta1.MachinePending
 	case !hasTarget:
-		if old == v1beta1.MachineAvailable {
+		if old == v1beta1.MachineAvailable || old == v1beta1.MachineUnhealthy {
 			return old
 		}
 		return v1beta1.MachineProvisioned

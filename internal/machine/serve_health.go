@@ -17,8 +17,11 @@ import (
 // decide whether the Machine is replaced.
 func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 	if p.Target == nil {
-		if p.machine.Status.Instance.State == v1beta1.InstanceRunning {
+		switch p.machine.Status.Instance.State {
+		case v1beta1.InstanceRunning:
 			p.markRunning()
+		case v1beta1.InstanceStopped:
+			p.reportStopped()
 		}
 		return next, nil
 	}
@@ -29,9 +32,7 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	ready := readyCondition(p.node)
-	var transition bool
-	switch {
-	case ready != nil && ready.Status == corev1.ConditionTrue:
+	if ready != nil && ready.Status == corev1.ConditionTrue {
 		gates := p.unmetReadinessGates()
 		if gates == "" {
 			p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
@@ -45,7 +46,8 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 				m.instance.isConfirmed, m.instance.suspectID, m.instance.missingSince = false, "", time.Time{}
 			})
 		}
-		if known.instance.isUnseen || p.machine.Status.Instance.State == v1beta1.InstancePending {
+		if known.instance.isUnseen || p.machine.Status.Instance.State == v1beta1.InstancePending ||
+			p.machine.Status.Instance.State == v1beta1.InstanceStopped {
 			p.refreshInstance(ctx)
 		}
 		if gates != "" && !p.hasRun() {
@@ -59,17 +61,41 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 		}
 		p.markRunning()
 		return next, p.uncordonUnlessPreserved(ctx)
-	case ready != nil && ready.Status == corev1.ConditionFalse:
-		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady,
-			fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
-	default:
-		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive,
-			fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
 	}
+	transition := p.reportUnhealthy(ready)
 	p.failAfterTimeout(nil)
 	// If a kubelet no longer reports, the most likely cause is that the instance is gone.
 	_, err := p.confirmInstance(ctx, transition)
+	p.reportUnhealthy(ready)
 	return next, err
+}
+
+// reportUnhealthy reports why the Node is not Ready. It returns true if the reason has changed.
+func (p *pass) reportUnhealthy(ready *corev1.NodeCondition) (transition bool) {
+	reason, message := v1beta1.ReasonNodeUnresponsive, fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name)
+	switch {
+	case p.machine.Status.Instance.State == v1beta1.InstanceStopped:
+		reason, message = v1beta1.ReasonInstanceStopped, instanceStopped
+	case ready != nil && ready.Status == corev1.ConditionFalse:
+		reason, message = v1beta1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason)
+	}
+	if transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, reason, message); transition &&
+		reason == v1beta1.ReasonInstanceStopped {
+		p.warn(reason, "Check", message)
+	}
+	return transition
+}
+
+// instanceStopped is the message about an instance that was not stopped by Machinist.
+const instanceStopped = "The instance is stopped in the cloud. Start the instance there, or delete the machine."
+
+// reportStopped reports that an instance without a Node is stopped.
+func (p *pass) reportStopped() {
+	p.failAfterTimeout(nil)
+	if p.machine.Status.Phase == v1beta1.MachineAvailable {
+		p.machine.Status.Phase = v1beta1.MachineUnhealthy
+		p.warn(v1beta1.ReasonInstanceStopped, "Check", instanceStopped)
+	}
 }
 
 // unmetReadinessGates describes the conditions of spec.node.readinessGates that are not True on the Node. The result is

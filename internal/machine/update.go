@@ -174,6 +174,10 @@ func (p *pass) updateInPlace(ctx context.Context, r *removal, u *update) (provid
 		if same, err := p.versionUnchanged(ctx, node); err != nil || !same {
 			return "", err
 		}
+		if result.Instance != nil && result.Instance.State == provider.StateStopped {
+			p.reportUpdating("The provider reports that the update is done, but the instance is stopped. Start the instance in the cloud.")
+			return "", nil
+		}
 		// The cloud does not know whether an agent has received a request for another update, which the agent may still
 		// execute.
 		if hasRequest(node) && m.Spec.Version != "" {

@@ -63,6 +63,11 @@ func nodeMeanings() map[string]Meaning {
 			NextStep:     mayRecover,
 			Instructions: "Inspect the instance in the cloud: does it run, and does its network work?",
 		},
+		v1beta1.ReasonInstanceStopped: {
+			Explanation:  "The instance of the machine was stopped in the cloud, and not by Machinist.",
+			NextStep:     "Machinist continues when the instance runs again. Otherwise, a health policy requests the replacement of the machine.",
+			Instructions: "Start the instance in the cloud. To replace the machine instead: kubectl delete machines.machinist.dev NAME",
+		},
 		v1beta1.ReasonNodeConditionsFailed: {Explanation: "The Node of the machine is Ready, but reports a problem in another condition.",
 			NextStep:     "A health policy that names this condition requests the replacement of the machine.",
 			Instructions: "To see the conditions: kubectl describe node NODE"},

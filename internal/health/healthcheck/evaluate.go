@@ -55,6 +55,8 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 	}
 	var v Evaluation
 	switch {
+	case m.Status.NodeRef == nil && m.Status.Phase == v1beta1.MachineUnhealthy:
+		v = p.evaluateStopped(m, now, clock)
 	case m.Status.NodeRef == nil:
 		v = p.evaluateStarting(m, now, clock)
 	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
@@ -143,6 +145,21 @@ func (p Policy) evaluateStarting(m *v1beta1.Machine, now time.Time, clock Clock)
 	}
 	return Evaluation{Health: HealthUnhealthy, InTrouble: true, Explanation: fmt.Sprintf("The machine has no Node %s after its launch began.",
 		p.Startup)}
+}
+
+// evaluateStopped evaluates a machine without a target cluster whose instance is stopped. The policy's timeout for a
+// silent kubelet applies, because a stopped instance with a Node would have one.
+func (p Policy) evaluateStopped(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
+	v := Evaluation{Health: HealthUnknown}
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	for _, wrong := range p.Conditions {
+		if c == nil || wrong.Type != corev1.NodeReady || wrong.Status != corev1.ConditionUnknown {
+			continue
+		}
+		v.add(wrong.Timeout.Duration, Signal{UID: m.UID, Type: c.Type, Status: string(c.Status),
+			StartTime: c.LastTransitionTime.Time}, fmt.Sprintf("Machine %s is not Ready: %s.", m.Name, c.Reason), now, clock)
+	}
+	return v
 }
 
 // neverLaunched reports whether the cloud refused to create an instance or had no capacity. A machine without an

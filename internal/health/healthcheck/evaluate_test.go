@@ -31,9 +31,13 @@ func TestInterruptedMachinesDoNotStopRemediation(t *testing.T) {
 	}
 }
 
-// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late, machine-conditions-of-others.
+// Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late, machine-conditions-of-others,
+// stopped-instance-unhealthy.
 func TestEvaluate(t *testing.T) {
 	with := func(change ...func(*Subject)) Subject { return runningSubject("a", change...) }
+	stopped := func(since float64) func(*Subject) {
+		return condition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInstanceStopped, since)
+	}
 	broken := condition("GPUHealthy", metav1.ConditionFalse, "Because", 20)
 	gpu := policy(func(p *Policy) {
 		p.MachineConditions = []v1beta1.UnhealthyMachineCondition{{Type: "GPUHealthy", Status: metav1.ConditionFalse,
@@ -138,6 +142,15 @@ func TestEvaluate(t *testing.T) {
 				1)), now: 60, want: HealthUnknown},
 		{name: "without a target cluster", policy: policy(func(p *Policy) { p.Startup = 8 * time.Minute }),
 			subject: starting(phase(v1beta1.MachineAvailable)), now: 60, want: HealthHealthy},
+		{name: "stopped without a target cluster, before the timeout",
+			subject: starting(phase(v1beta1.MachineUnhealthy), stopped(20)), now: 29, want: HealthUnknown, trouble: true,
+			why: "InstanceStopped", recheck: time.Minute},
+		{name: "stopped without a target cluster, after the timeout",
+			subject: starting(phase(v1beta1.MachineUnhealthy), stopped(20)), now: 30, want: HealthUnhealthy, trouble: true,
+			why: "Machine new is not Ready: InstanceStopped."},
+		{name: "stopped without a target cluster, and the policy does not name silent kubelets",
+			policy:  Policy{Name: "a"},
+			subject: starting(phase(v1beta1.MachineUnhealthy), stopped(20)), now: 60, want: HealthUnknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.policy

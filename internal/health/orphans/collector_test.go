@@ -401,6 +401,39 @@ func TestMissingInstanceIsChecked(t *testing.T) {
 	}
 }
 
+// Rule: switched-instance-asks-machine.
+func TestSwitchedInstanceIsChecked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		was v1beta1.InstanceState
+		is  provider.InstanceState
+		ask bool
+	}{
+		"running":             {v1beta1.InstanceRunning, provider.StateRunning, false},
+		"stopped":             {v1beta1.InstanceStopped, provider.StateStopped, false},
+		"switched off":        {v1beta1.InstanceRunning, provider.StateStopped, true},
+		"switched on":         {v1beta1.InstanceStopped, provider.StateRunning, true},
+		"not yet recorded":    {v1beta1.InstancePending, provider.StateRunning, false},
+		"an outdated list":    {v1beta1.InstanceRunning, provider.StatePending, false},
+		"off at the creation": {v1beta1.InstancePending, provider.StateStopped, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestCollector(t)
+			m := w.machine("m", "small", "sim:///m")
+			w.status(m, func(s *v1beta1.MachineStatus) { s.Instance.State = tc.was })
+			w.createOrphan(1, func(in *provider.Instance) {
+				in.MachineUID, in.ProviderID, in.State = m.UID, "sim:///m", tc.is
+			})
+			w.createOrphan(2, func(in *provider.Instance) { // A second instance of the same Machine.
+				in.MachineUID, in.ProviderID, in.State = m.UID, "sim:///twin", provider.StateStopped
+			})
+			w.reconcile()
+			if asked := len(w.suspected) > 0; asked != tc.ask {
+				t.Errorf("checked %v", w.suspected)
+			}
+		})
+	}
+}
+
 // Rule: missing-instance-asks-machine.
 func TestInstancesOfMachinesWithoutClassAreChecked(t *testing.T) {
 	w := newTestCollector(t)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -42,6 +44,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	c.state.listErrors = listErrors
 	scopes := state.addLists(listed, lists)
 	c.checkMissingInstances(ctx, listed, scopes)
+	c.checkSwitchedInstances(ctx, known, state.Instances)
 	if state.needsMachineList() {
 		if state.LiveMachines, state.OtherShardIDs, err = c.listMachines(ctx); err != nil {
 			c.log(ctx).Error(err, "Not removing orphans: the Machines cannot be listed")
@@ -107,6 +110,25 @@ func (c *Collector) checkMissingInstances(ctx context.Context, listed []*scope, 
 					nameOf(m), "providerID", m.Spec.ProviderID)
 				c.CheckInstance(m)
 			}
+		}
+	}
+}
+
+// checkSwitchedInstances makes the controllers of Machines read the instances that were switched off or on since they
+// were last read.
+func (c *Collector) checkSwitchedInstances(ctx context.Context, known *snapshot, instances []provider.Instance) {
+	for i := range instances {
+		in := &instances[i]
+		m := known.machines[in.MachineUID]
+		if m == nil || m.Spec.ProviderID != in.ProviderID || !machinestate.IsLive(m) || m.Status.Instance == nil {
+			continue
+		}
+		was, is := m.Status.Instance.State, v1beta1.InstanceState(in.State)
+		if was == v1beta1.InstanceRunning && is == v1beta1.InstanceStopped ||
+			was == v1beta1.InstanceStopped && is == v1beta1.InstanceRunning {
+			c.log(ctx).Info("The state of an instance has changed: checking the instance", "machine", nameOf(m),
+				"providerID", in.ProviderID, "before", was, "now", is)
+			c.CheckInstance(m)
 		}
 	}
 }

@@ -72,7 +72,7 @@ type snapshot struct {
 	providerIDs map[types.UID]string
 	machines    map[types.UID]*v1beta1.Machine
 	inputs      map[string]inputs
-	// expectedMachines holds the Machines with a running instance, by the key of their inputs. A complete list
+	// expectedMachines holds the Machines with a running or stopped instance, by the key of their inputs. A complete list
 	// contains the instances of these Machines.
 	expectedMachines map[string][]*v1beta1.Machine
 }
@@ -161,7 +161,8 @@ func inlineOf(m *v1beta1.Machine) resolve.Inputs {
 func (c *Collector) shouldBeListed(m *v1beta1.Machine, in inputs) bool {
 	instance := m.Status.Instance
 	if m.Spec.ProviderID == "" || !m.DeletionTimestamp.IsZero() || m.Status.FailureReason != "" ||
-		instance == nil || instance.State != v1beta1.InstanceRunning || instance.Provider != c.Cloud.Name() ||
+		instance == nil || instance.Provider != c.Cloud.Name() ||
+		instance.State != v1beta1.InstanceRunning && instance.State != v1beta1.InstanceStopped ||
 		nodeReports(m) {
 		return false
 	}

@@ -2,6 +2,18 @@ package v1beta1
 
 import "time"
 
+// Reasons of the condition Hibernated of MachineDeployments and MachineSets.
+const (
+	// ReasonHibernated surfaces when all machines are stopped.
+	ReasonHibernated = "Hibernated"
+
+	// ReasonHibernating surfaces when machines are being stopped. The message names the number of these machines.
+	ReasonHibernating = "Hibernating"
+
+	// ReasonWakingUp surfaces when machines are being started after the hibernation.
+	ReasonWakingUp = "WakingUp"
+)
+
 // Conditions of a MachineClass, in addition to Ready and Deleting.
 const (
 	// ConditionOrphanRemovalBlocked is True while Machinist needs the permission of an administrator to remove
@@ -119,6 +131,10 @@ const (
 
 	// ConditionFrozen is True while Machinist creates no machines for safety.
 	ConditionFrozen = "Frozen"
+
+	// ConditionHibernated is True while spec.hibernated is set and all machines are stopped, and False while machines are
+	// being stopped or started. The condition is missing if no machine is stopped because of a hibernation.
+	ConditionHibernated = "Hibernated"
 
 	// ConditionMachinesReady is True while all machines are Ready.
 	ConditionMachinesReady = "MachinesReady"

@@ -57,6 +57,34 @@ const (
 	// ConditionOwned is False while the machine has a request that only a MachineSet carries out, but no MachineSet owns
 	// the machine. While the machine has no such request, the condition is missing.
 	ConditionOwned = "Owned"
+
+	// ConditionPowerStateReached is True when the instance has the state in spec.powerState. While powerState is not set,
+	// the condition is missing.
+	ConditionPowerStateReached = "PowerStateReached"
+)
+
+// Reasons of PowerStateReached, in addition to Draining, Updating, WaitingForNode, InsufficientResources,
+// CredentialsRefused and ProviderUnavailable.
+const (
+	// ReasonStopped surfaces when Machinist has stopped the instance, and the cloud has confirmed this. The conditions
+	// Ready and NodeHealthy then have this reason too.
+	ReasonStopped = "Stopped"
+
+	// ReasonRunning surfaces when the instance runs.
+	ReasonRunning = "Running"
+
+	// ReasonShuttingDown surfaces when the Node is drained and the instance is being stopped.
+	ReasonShuttingDown = "ShuttingDown"
+
+	// ReasonStarting surfaces when the instance is being started.
+	ReasonStarting = "Starting"
+
+	// ReasonPowerNotSupported surfaces when the provider cannot stop and start the instance. The instance stays as it
+	// is. Machinist tries again when the spec of the Machine changes.
+	ReasonPowerNotSupported = "PowerNotSupported"
+
+	// ReasonPowerError surfaces when the provider failed to stop or to start the instance. Machinist tries again.
+	ReasonPowerError = "PowerError"
 )
 
 // Reasons of Owned.

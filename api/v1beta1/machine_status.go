@@ -16,7 +16,7 @@ type MachineStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// phase summarizes where the machine is in its lifecycle: Pending, Provisioning, Provisioned, Running, Available,
-	// Unhealthy, Updating, Failed or Deleting.
+	// Unhealthy, Updating, Stopped, Failed or Deleting.
 	// +optional
 	Phase MachinePhase `json:"phase,omitempty"`
 
@@ -45,6 +45,11 @@ type MachineStatus struct {
 	// launch records the current attempt to create the instance.
 	// +optional
 	Launch *LaunchStatus `json:"launch,omitempty"`
+
+	// power is the progress of a stop or a start of the instance. The field is missing if Machinist has not stopped the
+	// instance, and after the Node is Ready again.
+	// +optional
+	Power *PowerStatus `json:"power,omitempty"`
 
 	// version is the observed version of the kubelet.
 	// +optional
@@ -78,7 +83,7 @@ type MachineStatus struct {
 
 	// conditions of the machine: Launched, Registered, NodeHealthy, UpToDate, Drained, DrainExtended, VolumesDetached,
 	// Ready, Deleting, Paused, Preserved, InterruptionNotice, RemediationRequested, CertificateApproved,
-	// Owned.
+	// Owned, PowerStateReached.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -165,7 +170,7 @@ type FormerValue struct {
 }
 
 // MachinePhase summarizes where a machine is in its lifecycle.
-// +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Failed;Deleting
+// +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Stopped;Failed;Deleting
 type MachinePhase string
 
 // Phases of a Machine.
@@ -188,6 +193,9 @@ const (
 	MachineUnhealthy MachinePhase = "Unhealthy"
 	// MachineUpdating is the phase of a machine that is being changed in place, or whose instance is being replaced.
 	MachineUpdating MachinePhase = "Updating"
+	// MachineStopped is the phase of a machine that Machinist stops, has stopped, or starts again. The phase ends when
+	// the Node is Ready again. The progress is in the condition PowerStateReached.
+	MachineStopped MachinePhase = "Stopped"
 	// MachineFailed is the phase of a machine that cannot become or remain a Node. The reason is in failureReason.
 	MachineFailed MachinePhase = "Failed"
 	// MachineDeleting is the phase of a machine that is being deleted.
@@ -367,6 +375,38 @@ type LaunchStatus struct {
 	// without a search for an instance. The field is cleared before the next creation is requested.
 	// +optional
 	Refused bool `json:"refused,omitempty"`
+}
+
+// PowerStep is a step of a stop or a start of an instance.
+// +kubebuilder:validation:Enum=ShuttingDown;Stopped;Starting;Booting
+type PowerStep string
+
+const (
+	// PowerStepShuttingDown means that the Node is drained, and the cloud may have been asked to stop the instance.
+	PowerStepShuttingDown PowerStep = "ShuttingDown"
+	// PowerStepStopped means that the cloud has confirmed that the instance is stopped.
+	PowerStepStopped PowerStep = "Stopped"
+	// PowerStepStarting means that the cloud may have been asked to start the instance.
+	PowerStepStarting PowerStep = "Starting"
+	// PowerStepBooting means that the instance runs, and its Node is not Ready again yet.
+	PowerStepBooting PowerStep = "Booting"
+)
+
+// PowerStatus is the progress of a stop or a start of an instance.
+type PowerStatus struct {
+	// step is the current step: ShuttingDown, Stopped, Starting or Booting.
+	// +required
+	Step PowerStep `json:"step"`
+
+	// since is the time at which the step began.
+	// +required
+	Since metav1.Time `json:"since"`
+
+	// bootID is the boot ID that the Node reported before the instance was stopped. After a start, the Node counts as
+	// Ready only when it reports another boot ID.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	BootID string `json:"bootID,omitempty"`
 }
 
 // AppliedStatus is the configuration from which a running instance was created.

@@ -99,7 +99,29 @@ type MachineSpec struct {
 	// lifecycleHooks delay the deletion of the machine until other clients remove the hooks.
 	// +optional
 	LifecycleHooks LifecycleHooks `json:"lifecycleHooks,omitzero"`
+
+	// powerState is the state in which Machinist keeps the instance: Stopped or Running. With Stopped, Machinist drains
+	// the Node and stops the instance. The instance with its disks and addresses, the Node and the Machine stay. With
+	// Running, Machinist starts a stopped instance and uncordons the Node. If powerState is not set, Machinist neither
+	// stops nor starts the instance. A template must not contain powerState.
+	// +optional
+	PowerState PowerState `json:"powerState,omitempty"`
 }
+
+// PowerState is a state in which Machinist keeps an instance.
+// +kubebuilder:validation:Enum=Running;Stopped
+type PowerState string
+
+const (
+	// PowerRunning means that Machinist starts the instance whenever it is stopped.
+	PowerRunning PowerState = "Running"
+	// PowerStopped means that Machinist stops the instance whenever it runs.
+	PowerStopped PowerState = "Stopped"
+)
+
+// ShutdownTimeout is how long the operating system of an instance may take to shut down. Machinist then stops the
+// instance without waiting for its operating system.
+const ShutdownTimeout = 5 * time.Minute
 
 // NodeTemplate contains the labels, annotations and taints of a Node. Machinist applies changes of the template to
 // existing Nodes, without replacing their machines. Labels, annotations and taints of other clients stay on the Node.

@@ -95,7 +95,7 @@ type UnhealthyNodeCondition struct {
 
 // UnhealthyMachineCondition is a Machine condition that makes the machine unhealthy if it lasts longer than a timeout.
 //
-// +kubebuilder:validation:XValidation:rule="!(self.type.lowerAscii() in ['launched', 'registered', 'nodehealthy', 'uptodate', 'drained', 'drainextended', 'volumesdetached', 'ready', 'deleting', 'paused', 'preserved', 'interruptionnotice', 'remediationrequested', 'certificateapproved', 'owned'])",message="Machinist sets this condition, so it cannot make a machine unhealthy: use unhealthyNodeConditions, nodeStartupTimeout or spec.timeouts of the machines",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="!(self.type.lowerAscii() in ['launched', 'registered', 'nodehealthy', 'uptodate', 'drained', 'drainextended', 'volumesdetached', 'ready', 'deleting', 'paused', 'preserved', 'interruptionnotice', 'remediationrequested', 'certificateapproved', 'owned', 'powerstatereached'])",message="Machinist sets this condition, so it cannot make a machine unhealthy: use unhealthyNodeConditions, nodeStartupTimeout or spec.timeouts of the machines",fieldPath=".type"
 type UnhealthyMachineCondition struct {
 	// type of the Machine condition. The type is case-sensitive.
 	// +required

@@ -35,6 +35,7 @@ type TemplateMeta struct {
 
 // MachineTemplateSpec is the template from which Machines are created.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.powerState)",message="powerState must not be set in a template: set it on single Machines, or set hibernated on the MachineDeployment",fieldPath=".spec.powerState",reason="FieldValueForbidden"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.providerID) || size(self.spec.providerID) == 0",message="providerID must not be set in a template",fieldPath=".spec.providerID",reason="FieldValueForbidden"
 type MachineTemplateSpec struct {
 	// metadata of the Machines.
@@ -86,6 +87,11 @@ type MachineSetSpec struct {
 	// +optional
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+
+	// hibernated stops all machines of the set, and starts them again when it is removed. While the set is hibernated, it
+	// neither creates nor replaces machines. For a set that a MachineDeployment owns, the deployment sets this field.
+	// +optional
+	Hibernated bool `json:"hibernated,omitempty"`
 
 	// remediation limits the replacement of failed and unhealthy machines. For a set that a MachineDeployment owns,
 	// spec.remediation of the deployment applies instead, to all of its sets together.

@@ -132,6 +132,12 @@ const (
 	// On: Machine. Set by: users.
 	AnnotationSkipRemediation = "machinist.dev/skip-remediation"
 
+	// AnnotationHibernated marks a Machine that was stopped because its set is hibernated. The set starts the machine when
+	// the hibernation ends. A machine that a user had stopped before does not get the annotation and stays stopped.
+	//
+	// On: Machine. Set by: the manager.
+	AnnotationHibernated = "machinist.dev/hibernated"
+
 	// AnnotationRemediate requests the remediation of a Machine, even if the Machine is healthy.
 	//
 	// On: Machine. Set by: users.

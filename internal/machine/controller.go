@@ -201,8 +201,8 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 // keep runs the steps of a Machine that is not being deleted, until one of them must wait. It returns what this step
 // waits for.
 func (p *pass) keep(ctx context.Context) (progress, error) {
-	return inOrder(ctx, p.claim, p.preserve, p.ensureInstance, p.extendToken, p.ensureUpToDate, p.ensureNode,
-		p.taintOutdated, p.handleInterruption, p.checkHealth)
+	return inOrder(ctx, p.claim, p.preserve, p.ensureInstance, p.extendToken, p.ensureUpToDate,
+		p.reachPowerState, p.ensureNode, p.taintOutdated, p.handleInterruption, p.checkHealth)
 }
 
 // remove runs the steps of a Machine that is being deleted: preDrain hooks, drain, preTerminate hooks, instance, Node,
@@ -274,6 +274,8 @@ func (p *pass) ensureUpToDate(ctx context.Context) (progress, error) {
 			return next, nil
 		case machinestate.IsInterrupted(m):
 			return next, nil // The instance will be reclaimed.
+		case p.updateWaitsForPower():
+			return next, nil
 		}
 	}
 	if machinestate.IsPaused(p.machine) || p.unsupportedSchema(p.machine) != "" {

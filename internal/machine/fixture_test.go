@@ -101,7 +101,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	w.options = Options{
 		Cloud: w.cloud, ClusterID: "cluster", Client: control, LiveReader: control,
 		Classes:  &resolve.Resolver{Classes: control, Secrets: control},
-		Recorder: w.events, Clock: clock,
+		Recorder: w.events, Clock: clock, Power: w.cloud,
 	}
 	if !w.noTarget {
 		w.options.Target = &Target{Nodes: target, LiveClient: target, API: func() (Endpoint, error) {

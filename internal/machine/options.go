@@ -43,6 +43,8 @@ type Options struct {
 	Signals interruption.Signals
 	// Interrupter lists announced interruptions. It is nil if the driver cannot list interruptions.
 	Interrupter provider.Interrupter
+	// Power stops and starts instances. It is nil if the driver cannot do this.
+	Power provider.Power
 	// Reachability reports outages of the target cluster. It is nil if the process does not probe the target cluster.
 	Reachability Reachability
 	// PreserveTimeout is how long a failed Machine is preserved. Default 96 hours.

@@ -30,6 +30,9 @@ func (p *pass) blocker() *metav1.Condition {
 	if p.waitsFor != nil {
 		return p.waitsFor
 	}
+	if stopped := powerBlocker(m); stopped != nil {
+		return stopped
+	}
 	drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	if m.IsReplacing() || drained != nil && !machinestate.IsInterrupted(m) {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
@@ -66,6 +69,9 @@ func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
 	if isUpdating(m) {
 		return v1beta1.MachineUpdating
 	}
+	if m.Status.Power != nil {
+		return v1beta1.MachineStopped
+	}
 	switch old := m.Status.Phase; {
 	case launched == nil:
 		return v1beta1.MachinePending
@@ -78,9 +84,12 @@ func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
 		if old == v1beta1.MachineAvailable || old == v1beta1.MachineUnhealthy {
 			return old
 		}
+		if old == v1beta1.MachineStopped {
+			return v1beta1.MachineUnhealthy
+		}
 		return v1beta1.MachineProvisioned
-	case old == v1beta1.MachineRunning || old == v1beta1.MachineUnhealthy || old == v1beta1.MachineUpdating &&
-		m.Status.NodeRef != nil:
+	case old == v1beta1.MachineRunning || old == v1beta1.MachineUnhealthy || old == v1beta1.MachineStopped ||
+		old == v1beta1.MachineUpdating && m.Status.NodeRef != nil:
 		if is(v1beta1.ConditionRegistered) && is(v1beta1.ConditionNodeHealthy) {
 			return v1beta1.MachineRunning
 		}

@@ -39,6 +39,8 @@ type removal struct {
 	leftBehind bool
 	// interrupting is true while the Node is drained because of an interruption notice.
 	interrupting bool
+	// stopping is set while the Node is drained because the instance is stopped. It contains what the drain waits for.
+	stopping *powerReport
 }
 
 // mayRemove reports whether the deletion may continue: this process has not finished it yet, and the Machine is not
@@ -68,6 +70,10 @@ const secretBackstop = 5 * time.Minute
 func (r *removal) reportDeleting(reason, message string) {
 	if r.interrupting {
 		return // InterruptionNotice explains why the Machine is not Ready, and Drained reports the progress.
+	}
+	if r.stopping != nil {
+		*r.stopping = powerReport{false, reason, message}
+		return
 	}
 	if r.machine.DeletionTimestamp.IsZero() {
 		r.updateWaits(reason, message)

@@ -73,7 +73,9 @@ func (r *removal) drainNode(ctx context.Context) (progress, error) {
 				r.warn(outcome.Reason, "Drain", outcome.Message)
 			}
 			r.reportDeleting(v1beta1.ReasonDraining, outcome.Message)
-			r.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
+			if r.stopping == nil { // The last operation may be an update whose result is unknown.
+				r.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
+			}
 			return onDrain | r.after(drainBackstop), nil
 		}
 	}
@@ -216,6 +218,7 @@ func (p *pass) suspendDrain() {
 func (p *pass) uncordon(ctx context.Context) error {
 	if machinestate.IsPaused(p.machine) || p.unsupportedSchema(p.machine) != "" || isUpdating(p.machine) ||
 		machinestate.IsInterrupted(p.machine) || machinestate.IsInterrupted(p.original) ||
+		p.Power != nil && machinestate.IsStopped(p.machine) || p.machine.Status.Power != nil ||
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}

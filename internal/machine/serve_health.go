@@ -16,6 +16,10 @@ import (
 // checkHealth sets the Machine's conditions from the conditions of the Node. Health checks use these conditions to
 // decide whether the Machine is replaced.
 func (p *pass) checkHealth(ctx context.Context) (progress, error) {
+	power := p.machine.Status.Power
+	if p.Target == nil && power != nil {
+		return next, nil
+	}
 	if p.Target == nil {
 		switch p.machine.Status.Instance.State {
 		case v1beta1.InstanceRunning:
@@ -32,6 +36,12 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	ready := readyCondition(p.node)
+	if power != nil && power.Step != v1beta1.PowerStepBooting {
+		return p.observeStopped(ctx, ready)
+	}
+	if !p.bootedAgain() {
+		ready = nil
+	}
 	if ready != nil && ready.Status == corev1.ConditionTrue {
 		gates := p.unmetReadinessGates()
 		if gates == "" {
@@ -59,6 +69,7 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 				return onError, err
 			}
 		}
+		p.endBoot()
 		p.markRunning()
 		return next, p.uncordonUnlessPreserved(ctx)
 	}

@@ -154,7 +154,7 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 // Machine for becoming a Node then no longer applies.
 func (p *pass) hasRun() bool {
 	switch p.machine.Status.Phase {
-	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
+	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy, v1beta1.MachineStopped:
 		return true
 	case v1beta1.MachineUpdating:
 		// With an update in place, the Node stays. After a replacement, the new instance has yet to become a Node.

@@ -324,7 +324,7 @@ func (p *pass) openNextInstance(ctx context.Context) error {
 	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.NextLaunchAttempt(), OldProviderID: m.Status.Launch.OldProviderID}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
 	forgetNotice(m)
-	m.Status.NodeRef, m.Status.NodeTemplate, m.Status.Applied = nil, nil, nil
+	m.Status.NodeRef, m.Status.NodeTemplate, m.Status.Applied, m.Status.Power = nil, nil, nil, nil
 	m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, ""
 	p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone. Creating a new one.", "")
 	if err := p.writeStatus(ctx); err != nil {

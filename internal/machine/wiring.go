@@ -177,6 +177,7 @@ func nodeChanged(signals interruption.Signals) predicate.Predicate {
 			(o.DeletionTimestamp == nil) != (n.DeletionTimestamp == nil) ||
 			o.Spec.ProviderID != n.Spec.ProviderID ||
 			o.Status.NodeInfo.KubeletVersion != n.Status.NodeInfo.KubeletVersion ||
+			o.Status.NodeInfo.BootID != n.Status.NodeInfo.BootID ||
 			!slices.EqualFunc(o.Status.Conditions, n.Status.Conditions, sameStatus) ||
 			announces(o) != announces(n) ||
 			!maps.Equal(o.Labels, n.Labels) ||

@@ -36,6 +36,10 @@ type Cloud struct {
 	// CreateTask is how long lists and reads by provider ID do not show a new instance. Create returns a CreateHandle for
 	// this time. Get and Delete with this handle, and lookups by tags, find the instance.
 	CreateTask time.Duration
+	// PowerDelay is how long a shutdown or a start takes. By default, they are complete when SetPower returns.
+	PowerDelay time.Duration
+	// IgnoreShutdown means that the operating systems of the instances ignore PowerOff.
+	IgnoreShutdown bool
 	// RemainingParts describes the parts that a deletion has left so far. Delete returns this text in
 	// DeleteResult.Remaining until the instance has disappeared.
 	RemainingParts string
@@ -76,10 +80,12 @@ type Cloud struct {
 	tagging   []lateTags
 	script    map[string][]Step
 	requests  []provider.CreateRequest
-	created   map[types.UID]int
-	twins     []types.UID
-	deletes   int
-	lists     int
+	// powerRequests contains the requests of all calls to SetPower.
+	powerRequests []provider.PowerRequest
+	created       map[types.UID]int
+	twins         []types.UID
+	deletes       int
+	lists         int
 }
 
 // Instance is the cloud's record of an existing instance.
@@ -87,7 +93,10 @@ type Instance struct {
 	provider.Instance
 	Token    string
 	UserData string
+	// Boots is how often the instance was started again.
+	Boots int
 
+	power    *powerChange
 	account  string
 	created  time.Time
 	goneFrom time.Time // time from which the instance no longer exists, or zero if the instance was not deleted
@@ -258,6 +267,7 @@ func (c *Cloud) tick() {
 		if in.State == provider.StatePending && in.CreateHandle == "" && now.Sub(in.created) >= c.Boot {
 			in.State = provider.StateRunning
 		}
+		in.switchPower(now)
 	}
 	c.record(now)
 }

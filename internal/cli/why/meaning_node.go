@@ -68,6 +68,30 @@ func nodeMeanings() map[string]Meaning {
 			NextStep:     "Machinist continues when the instance runs again. Otherwise, a health policy requests the replacement of the machine.",
 			Instructions: "Start the instance in the cloud. To replace the machine instead: kubectl delete machines.machinist.dev NAME",
 		},
+		v1beta1.ReasonStopped: {
+			Explanation:  "Machinist has stopped the instance of the machine, because spec.powerState is Stopped.",
+			NextStep:     "The instance stays stopped until spec.powerState is Running.",
+			Instructions: "To start the instance: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":\"Running\"}}'",
+		},
+		v1beta1.ReasonRunning: {Explanation: "The instance of the machine runs, as spec.powerState requests."},
+		v1beta1.ReasonShuttingDown: {
+			Explanation: "The Node of the machine was drained, and its instance is shutting down.",
+			NextStep:    "If the instance still runs after 5 minutes, Machinist stops it without waiting for its operating system.",
+		},
+		v1beta1.ReasonStarting: {
+			Explanation: "Machinist is starting the instance of the machine.",
+			NextStep:    "When the Node is Ready again, Machinist uncordons it.",
+		},
+		v1beta1.ReasonPowerNotSupported: {
+			Explanation:  "The provider cannot stop and start the instance of the machine. The instance stays as it is.",
+			NextStep:     "Machinist tries again when the spec of the machine changes.",
+			Instructions: "Remove spec.powerState: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":null}}'",
+		},
+		v1beta1.ReasonPowerError: {
+			Explanation:  "The provider failed to stop or to start the instance of the machine.",
+			NextStep:     "Machinist tries again automatically.",
+			Instructions: "Fix the cause that the message names. To let the instance as it is: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":null}}'",
+		},
 		v1beta1.ReasonNodeConditionsFailed: {Explanation: "The Node of the machine is Ready, but reports a problem in another condition.",
 			NextStep:     "A health policy that names this condition requests the replacement of the machine.",
 			Instructions: "To see the conditions: kubectl describe node NODE"},

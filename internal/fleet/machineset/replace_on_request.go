@@ -29,7 +29,7 @@ func expiresAt(m *v1beta1.Machine, t *v1beta1.MachineSpec) time.Time {
 // expire adds AnnotationReplace to machines that are too old, oldest first. At most MaxReplacing machines have the
 // annotation at a time.
 func (p *Plan) expire(s State, active []*v1beta1.Machine) {
-	if s.Set.Spec.Template.Spec.ExpireAfter == nil {
+	if s.Set.Spec.Template.Spec.ExpireAfter == nil || s.Set.Spec.Hibernated {
 		return
 	}
 	limit := s.MaxReplacing
@@ -39,7 +39,7 @@ func (p *Plan) expire(s State, active []*v1beta1.Machine) {
 		switch {
 		case machinestate.HasReplaceAnnotation(m):
 			limit--
-		case at.IsZero() || machinestate.IsUnchangeable(m) || machinestate.MarkedForDeletion(m):
+		case at.IsZero() || machinestate.IsUnchangeable(m) || machinestate.MarkedForDeletion(m) || machinestate.IsStopped(m):
 		case s.Now.Before(at):
 			p.waitFor(at.Sub(s.Now))
 		default:

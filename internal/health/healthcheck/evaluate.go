@@ -45,6 +45,8 @@ type Evaluation struct {
 // clock.Observations.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
+	case machinestate.IsStopped(m) && !machinestate.HasVanished(m):
+		return Evaluation{Health: HealthUnknown} // Machinist stops or starts the instance.
 	case machinestate.HasFailed(m):
 		return Evaluation{Health: HealthUnhealthy, InTrouble: true, Explanation: fmt.Sprintf("The machine failed: %s.",
 			m.Status.FailureReason)}
@@ -52,6 +54,11 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 		return Evaluation{Health: HealthUnknown} // The owner replaces the machine without a request.
 	case updateTimeLeft(m, now, clock) > 0:
 		return Evaluation{Health: HealthUnknown, RecheckAfter: updateTimeLeft(m, now, clock)}
+	}
+	if power := m.Status.Power; power != nil {
+		// The Node was not Ready while the instance was stopped.
+		clock.EarliestStart = latest(clock.EarliestStart, power.Since.Time)
+		clock.LastInterruption = latest(clock.LastInterruption, power.Since.Time)
 	}
 	var v Evaluation
 	switch {

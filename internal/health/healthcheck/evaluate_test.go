@@ -32,11 +32,21 @@ func TestInterruptedMachinesDoNotStopRemediation(t *testing.T) {
 }
 
 // Rules: unhealthy-after-timeout, health-policy-selection, health-clock-starts-late, machine-conditions-of-others,
-// stopped-instance-unhealthy.
+// stopped-instance-unhealthy, power-not-remediated.
 func TestEvaluate(t *testing.T) {
 	with := func(change ...func(*Subject)) Subject { return runningSubject("a", change...) }
 	stopped := func(since float64) func(*Subject) {
 		return condition(v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInstanceStopped, since)
+	}
+	power := func(wanted v1beta1.PowerState, step v1beta1.PowerStep, since float64) func(*Subject) {
+		return func(s *Subject) {
+			s.Machine.Spec.PowerState = wanted
+			s.Machine.Status.Power = &v1beta1.PowerStatus{Step: step, Since: metav1.NewTime(minutes(since))}
+		}
+	}
+	vanished := func(s *Subject) {
+		phase(v1beta1.MachineFailed)(s)
+		s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished
 	}
 	broken := condition("GPUHealthy", metav1.ConditionFalse, "Because", 20)
 	gpu := policy(func(p *Policy) {
@@ -151,6 +161,25 @@ func TestEvaluate(t *testing.T) {
 		{name: "stopped without a target cluster, and the policy does not name silent kubelets",
 			policy:  Policy{Name: "a"},
 			subject: starting(phase(v1beta1.MachineUnhealthy), stopped(20)), now: 60, want: HealthUnknown},
+		{name: "stopped by Machinist", subject: with(silent(20), power(v1beta1.PowerStopped, v1beta1.PowerStepStopped, 20)),
+			now: 60, want: HealthUnknown},
+		{name: "failed, and stopped by Machinist", subject: with(phase(v1beta1.MachineFailed),
+			power(v1beta1.PowerStopped, v1beta1.PowerStepStopped, 20)), now: 60, want: HealthUnknown},
+		{name: "starting for lack of capacity", subject: with(silent(20), power(v1beta1.PowerRunning, v1beta1.PowerStepStarting,
+			21)), now: 60, want: HealthUnknown},
+		{name: "vanished while it was stopped", subject: with(vanished,
+			power(v1beta1.PowerStopped, v1beta1.PowerStepStopped, 20)), now: 60, want: HealthUnhealthy, trouble: true,
+			why: "InstanceVanished"},
+		{name: "silent after the start, before the timeout", subject: with(silent(20),
+			power(v1beta1.PowerRunning, v1beta1.PowerStepBooting, 50)), now: 59, want: HealthUnknown, trouble: true, why: "Ready",
+			recheck: time.Minute},
+		{name: "silent after the start, after the timeout", subject: with(silent(20),
+			power(v1beta1.PowerRunning, v1beta1.PowerStepBooting, 50)), now: 60, want: HealthUnhealthy, trouble: true,
+			why: "Ready"},
+		{name: "the provider cannot stop the instance", subject: with(silent(20),
+			condition(v1beta1.ConditionPowerStateReached, metav1.ConditionFalse, v1beta1.ReasonPowerNotSupported, 1),
+			func(s *Subject) { s.Machine.Spec.PowerState = v1beta1.PowerStopped }), now: 30, want: HealthUnhealthy,
+			trouble: true, why: "Ready"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.policy

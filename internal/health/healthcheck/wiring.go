@@ -96,7 +96,7 @@ func machineChanged() predicate.Predicate {
 
 func concerns(was, is *v1beta1.Machine) bool {
 	if was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
-		was.Status.Phase != is.Status.Phase || !equality.Semantic.DeepEqual(was.Spec.Timeouts, is.Spec.Timeouts) ||
+		was.Status.Phase != is.Status.Phase || was.Spec.PowerState != is.Spec.PowerState || !equality.Semantic.DeepEqual(was.Spec.Timeouts, is.Spec.Timeouts) ||
 		!equality.Semantic.DeepEqual(was.Status.NodeRef, is.Status.NodeRef) || domainOf(was, nil) != domainOf(is, nil) ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
@@ -115,7 +115,8 @@ func evaluated(m *v1beta1.Machine) []metav1.Condition {
 	for _, c := range m.Status.Conditions {
 		switch c.Type {
 		case v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady, v1beta1.ConditionUpToDate,
-			v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice:
+			v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice,
+			v1beta1.ConditionPowerStateReached:
 			all = append(all, c)
 		default:
 			if !slices.Contains(conditionlimit.Machine.Own, c.Type) {

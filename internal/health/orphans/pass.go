@@ -124,6 +124,9 @@ func (c *Collector) checkSwitchedInstances(ctx context.Context, known *snapshot,
 			continue
 		}
 		was, is := m.Status.Instance.State, v1beta1.InstanceState(in.State)
+		if m.Spec.PowerState == v1beta1.PowerStopped && m.Status.NodeRef != nil && was == v1beta1.InstanceStopped {
+			continue // The list of some providers shows stopped instances as running. The Node shows whether one runs.
+		}
 		if was == v1beta1.InstanceRunning && is == v1beta1.InstanceStopped ||
 			was == v1beta1.InstanceStopped && is == v1beta1.InstanceRunning {
 			c.log(ctx).Info("The state of an instance has changed: checking the instance", "machine", nameOf(m),

@@ -76,13 +76,31 @@ func IsInterrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
+// IsStopped reports whether Machinist stops the instance of the machine, keeps it stopped, or starts it. Such a machine
+// is not Ready, and this is no reason to replace it.
+func IsStopped(m *v1beta1.Machine) bool {
+	if power := m.Status.Power; power != nil {
+		return power.Step != v1beta1.PowerStepBooting || m.Spec.PowerState == v1beta1.PowerStopped
+	}
+	if m.Spec.PowerState != v1beta1.PowerStopped {
+		return false
+	}
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPowerStateReached)
+	return c == nil || c.Reason != v1beta1.ReasonPowerNotSupported
+}
+
 // ToBeReplaced reports whether the MachineSet must replace the machine, because it has failed, is unhealthy or will
 // soon lose its instance. Machines that are marked for an external remediator do not count, because the remediator
 // replaces them.
 func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || IsInterrupted(m) }
 
 // FailedOrUnhealthy reports whether the MachineSet must replace the machine because it has failed or is unhealthy.
+//
+// A machine that Machinist stops or has stopped does not count, unless its instance is gone.
 func FailedOrUnhealthy(m *v1beta1.Machine) bool {
+	if IsStopped(m) && !HasVanished(m) {
+		return false
+	}
 	return HasFailed(m) ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) &&
 			!IsExternalRemediation(RemediationReason(m))

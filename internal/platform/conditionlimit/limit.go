@@ -26,7 +26,7 @@ var (
 		v1beta1.ConditionDrained, v1beta1.ConditionDrainExtended, v1beta1.ConditionVolumesDetached, v1beta1.ConditionReady,
 		v1beta1.ConditionDeleting, v1beta1.ConditionPaused, v1beta1.ConditionPreserved, v1beta1.ConditionInterruptionNotice,
 		v1beta1.ConditionRemediationRequested, v1beta1.ConditionCertificateApproved,
-		v1beta1.ConditionOwned,
+		v1beta1.ConditionOwned, v1beta1.ConditionPowerStateReached,
 	}}
 	Fleet = Kind{Most: 32, Own: []string{
 		v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown, v1beta1.ConditionReplicaFailure,
@@ -34,7 +34,7 @@ var (
 		v1beta1.ConditionFrozen, v1beta1.ConditionMachinesReady, v1beta1.ConditionAvailable, v1beta1.ConditionProgressing,
 		v1beta1.ConditionRollingOut, v1beta1.ConditionDeleting, v1beta1.ConditionReady, v1beta1.ConditionPaused,
 		v1beta1.ConditionReconciling, v1beta1.ConditionStalled, v1beta1.ConditionScalableFromZero,
-		v1beta1.ConditionBalanced,
+		v1beta1.ConditionBalanced, v1beta1.ConditionHibernated,
 	}}
 	Class = Kind{Most: 16, Own: []string{v1beta1.ConditionReady, v1beta1.ConditionDeleting,
 		v1beta1.ConditionCapacityAvailable,

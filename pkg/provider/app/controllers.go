@@ -124,6 +124,9 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 	if s.maxInFlightCreates > 0 {
 		machines.Slots = queueing.NewSlots(s.maxInFlightCreates)
 	}
+	if _, ok := driver.(provider.Power); ok {
+		machines.Power = guarded
+	}
 	if _, ok := driver.(provider.Interrupter); ok {
 		machines.Interrupter = guarded
 	}

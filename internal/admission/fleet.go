@@ -64,6 +64,7 @@ func ValidateDeployment(d *v1beta1.MachineDeployment, s Environment) (v Result) 
 			v.warn(strategy.Child("inPlace", "maxUnavailable"), "with 100%%, a rollout may remove all machines at once")
 		}
 	}
+	v.hibernation(spec.Child("hibernated"), d.Spec.Hibernated, d.Annotations)
 	v.rolloutStops(strategy.Child("rollingUpdate"), d)
 	v.remediation(spec.Child("remediation"), d.Spec.Remediation)
 	if limit := d.Spec.RevisionHistoryLimit; limit != nil && *limit == 0 {
@@ -105,6 +106,15 @@ func (v *Result) rolloutStops(path *field.Path, d *v1beta1.MachineDeployment) {
 	}
 }
 
+// hibernation refuses a hibernated node group. The cluster-autoscaler would create machines for the pods of the stopped
+// machines.
+func (v *Result) hibernation(path *field.Path, hibernated bool, annotations map[string]string) {
+	if hibernated && autoscaling.IsNodeGroup(annotations) {
+		v.refuse(field.Forbidden(path, fmt.Sprintf("the cluster-autoscaler scales this object: remove the annotations %s and "+
+			"%s first", v1beta1.AutoscalerMinSizeAnnotation, v1beta1.AutoscalerMaxSizeAnnotation)))
+	}
+}
+
 func (v *Result) remediation(path *field.Path, r v1beta1.MachineRemediation) {
 	if m := r.MaxInFlight; none(m) {
 		v.warn(path.Child("maxInFlight"), "with %s, no failed or unhealthy machine is replaced", m.String())
@@ -124,6 +134,7 @@ func ValidateSet(m *v1beta1.MachineSet, s Environment) (v Result) {
 	}
 	v.rejectReserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
 	v.classExists(spec.Child("template", "spec"), &m.Spec.Template.Spec, s)
+	v.hibernation(spec.Child("hibernated"), m.Spec.Hibernated, m.Annotations)
 	v.placement(m.Spec.Placement, m.Spec.Replicas, m.Annotations, s)
 	v.versionSkew(spec.Child("template", "spec", "version"), m, m.Spec.Template.Spec.Version, s)
 	v.remediation(spec.Child("remediation"), m.Spec.Remediation)

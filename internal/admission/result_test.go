@@ -360,6 +360,24 @@ func TestRolloutStops(t *testing.T) {
 	}
 }
 
+// Rule: hibernation-not-autoscaled.
+func TestHibernatedNodeGroups(t *testing.T) {
+	group := map[string]string{v1beta1.AutoscalerMinSizeAnnotation: "1", v1beta1.AutoscalerMaxSizeAnnotation: "6"}
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        want
+	}{
+		"no node group": {},
+		"a node group":  {group, want{errors: []string{"spec.hibernated: Forbidden: the cluster-autoscaler scales this object"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deploymentNamed("d")
+			d.Annotations, d.Spec.Hibernated = test.annotations, true
+			test.want.check(t, ValidateDeployment(d, environment("")))
+		})
+	}
+}
+
 // Rule: unwise-is-warned.
 func TestOverlap(t *testing.T) {
 	own, other := claim("MachineDeployment", "d", "a"), claim("MachineSet", "d", "a")

@@ -89,6 +89,7 @@ func (c conditions) writeFrozen(v *view) {
 }
 
 func (c conditions) writeSetConditions(v *view, status *v1beta1.MachineDeploymentStatus) {
+	c.writeHibernated(v, v.hibernated)
 	replicas := v.state.Replicas
 	var deleting int32
 	var failure *metav1.Condition

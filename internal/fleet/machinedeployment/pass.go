@@ -50,6 +50,7 @@ type view struct {
 	// freeze and freezeMessage are the reason and the message of the condition Frozen. While machines may be added and
 	// replaced, both strings are empty.
 	freeze, freezeMessage string
+	hibernated            bool
 	// failedAndGone holds deleted machines of the wanted revision that failed to launch. Since their failures, no
 	// machine has become Ready.
 	failedAndGone      []v1beta1.FailedMachine
@@ -149,6 +150,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	step := findStep(p.deployment, sets, machines, p.now)
 	d := step.deployment
 	v := &view{history: findRevision(d, sets, p.now), step: step, bounds: limits, machines: machines,
+		hibernated: d.Spec.Hibernated,
 		taintsOutdated: !p.NoOutdatedTaints}
 	v.state = State{
 		Strategy:     d.Spec.Strategy.TypeOrDefault(),
@@ -217,6 +219,9 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops the creation of machines and rollouts.",
 			v1beta1.LabelFreeze)
+	}
+	if p.deployment.Spec.Hibernated {
+		return v1beta1.ReasonHibernated, hibernationFreeze
 	}
 	reason, message = p.StopReason()
 	if reason == "" || v.currentIndex >= 0 && v.outdatedMachines() == 0 && v.state.Sets[v.currentIndex].Replicas >= v.state.Replicas {

@@ -12,6 +12,7 @@ import (
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
+	set.Spec.Hibernated = d.Spec.Hibernated
 	if classesOf(set.Spec.Placement) == classesOf(d.Spec.Placement) {
 		set.Spec.Placement = d.Spec.Placement.DeepCopy()
 	}

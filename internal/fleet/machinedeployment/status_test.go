@@ -136,6 +136,16 @@ func TestConditionsBecomeTrueAndFalse(t *testing.T) {
 	d.Labels = nil
 	expect(v1beta1.ConditionFrozen, "False", v1beta1.ReasonThawed)
 
+	if c := meta.FindStatusCondition(report().Conditions, v1beta1.ConditionHibernated); c != nil {
+		t.Errorf("%+v", c)
+	}
+	d.Spec.Hibernated = true
+	expect(v1beta1.ConditionHibernated, "True", v1beta1.ReasonHibernated)
+	expect(v1beta1.ConditionFrozen, "True", v1beta1.ReasonHibernated)
+	expect(v1beta1.ConditionProgressing, "Unknown", v1beta1.ReasonFrozen)
+	d.Spec.Hibernated = false
+	expect(v1beta1.ConditionFrozen, "False", v1beta1.ReasonThawed)
+
 	set.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReplicaFailure, Status: "True",
 		Reason: v1beta1.ReasonTooManyMachines, Message: "Many."}}
 	expect(v1beta1.ConditionReplicaFailure, "True", v1beta1.ReasonTooManyMachines)
@@ -195,6 +205,45 @@ func TestTransitions(t *testing.T) {
 	} {
 		if got := transitions(test.before, test.after); !cmp.Equal(got, test.want, cmp.AllowUnexported(transition{})) {
 			t.Errorf("%s: events are %v, expected %v", test.name, got, test.want)
+		}
+	}
+}
+
+// Rules: hibernation-reported, hibernation-waits.
+func TestHibernatedReportsTheMachines(t *testing.T) {
+	stopped := func(m *v1beta1.Machine) {
+		m.Spec.PowerState = v1beta1.PowerStopped
+		condition(v1beta1.ConditionPowerStateReached, metav1.ConditionTrue, v1beta1.ReasonStopped)(m)
+	}
+	starting := func(m *v1beta1.Machine) {
+		m.Spec.PowerState = v1beta1.PowerRunning
+		m.Status.Power = &v1beta1.PowerStatus{Step: v1beta1.PowerStepStarting}
+	}
+	marked := func(m *v1beta1.Machine) {
+		stopped(m)
+		m.Annotations = map[string]string{v1beta1.AnnotationHibernated: ""}
+	}
+	s := newStage()
+	for _, step := range []struct {
+		hibernated     bool
+		machines       []func(*v1beta1.Machine)
+		status, reason string
+	}{
+		{false, []func(*v1beta1.Machine){upToDate, stopped, starting}, "", ""},
+		{true, []func(*v1beta1.Machine){upToDate, upToDate, stopped}, "False", v1beta1.ReasonHibernating},
+		{true, []func(*v1beta1.Machine){stopped, stopped, stopped}, "True", v1beta1.ReasonHibernated},
+		{true, []func(*v1beta1.Machine){stopped, stopped, starting}, "False", v1beta1.ReasonHibernating},
+		{false, []func(*v1beta1.Machine){marked, marked, stopped}, "False", v1beta1.ReasonWakingUp},
+		{false, []func(*v1beta1.Machine){upToDate, starting, stopped}, "False", v1beta1.ReasonWakingUp},
+		{false, []func(*v1beta1.Machine){upToDate, upToDate, stopped}, "", ""},
+	} {
+		s.d.Spec.Hibernated = step.hibernated
+		s.setMachines(s.current, step.machines...)
+		status, _ := statusOf(s.d, viewed(t, s.d, []*v1beta1.MachineSet{s.old, s.current}, s.machines), "app=web", noon)
+		s.d.Status = *status
+		c := meta.FindStatusCondition(s.d.Status.Conditions, v1beta1.ConditionHibernated)
+		if c == nil && step.status != "" || c != nil && (string(c.Status) != step.status || c.Reason != step.reason) {
+			t.Errorf("%+v: the condition is %+v", step, c)
 		}
 	}
 }

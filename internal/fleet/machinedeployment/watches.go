@@ -147,6 +147,9 @@ type machineFields struct {
 	marked, preserved      bool
 	priority               string
 	replace, exempt        annotation
+	hibernated             annotation
+	stopped                bool
+	power                  v1beta1.PowerState
 	// version stays empty until the machine is Ready, so that its first version triggers no extra pass.
 	version string
 }
@@ -169,6 +172,9 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
 		replace:      annotationOf(m, v1beta1.AnnotationReplace),
 		exempt:       annotationOf(m, v1beta1.AnnotationDoNotDisrupt),
+		hibernated:   annotationOf(m, v1beta1.AnnotationHibernated),
+		stopped:      isStopped(m),
+		power:        m.Spec.PowerState,
 	}
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
 		g.ready, g.readySince = ready.Status, ready.LastTransitionTime.UTC()

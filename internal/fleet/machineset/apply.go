@@ -96,7 +96,8 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 		// may just have begun to create an instance of the class. Such a patch must fail on a concurrent change.
 		if !sameLists(m, changed) ||
 			m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] ||
-			!equality.Semantic.DeepEqual(m.Spec.ClassRef, changed.Spec.ClassRef) {
+			!equality.Semantic.DeepEqual(m.Spec.ClassRef, changed.Spec.ClassRef) ||
+			m.Spec.PowerState != changed.Spec.PowerState {
 			patch = optimisticPatch(m)
 		}
 		return true, p.Client.Patch(ctx, changed, patch)

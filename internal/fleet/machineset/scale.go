@@ -248,7 +248,7 @@ func Decide(s State) Plan {
 	p.update(s, members)
 	p.waitForWindows(s.Now)
 	p.recordPlanned()
-	if has(s.Set.Labels, v1beta1.LabelFreeze) {
+	if has(s.Set.Labels, v1beta1.LabelFreeze) || s.Set.Spec.Hibernated {
 		p.FreezeReason = s.freezeReason()
 	}
 	if s.Set.Spec.MinReadySeconds > 0 {
@@ -362,10 +362,13 @@ func (p *Plan) requeueFrozen(s State) {
 	}
 }
 
-// freezeReason returns why the set must not create machines: the freeze label, or StopReason.
+// freezeReason returns why the set must not create machines: the freeze label, the hibernation, or StopReason.
 func (s State) freezeReason() ConditionReason {
 	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
 		return frozenBy(s.Set, reason)
+	}
+	if s.Set.Spec.Hibernated {
+		return hibernation
 	}
 	return s.StopReason
 }
@@ -422,7 +425,7 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 		members = append(slices.Clone(members), p.rebalanced) // The machine is steady.
 	}
 	for _, m := range members {
-		to := p.markRebalanced(s, m, p.setPlace(s, m, p.markExpired(s, m, t.propagate(m))))
+		to := hibernate(s.Set, m, p.markRebalanced(s, m, p.setPlace(s, m, p.markExpired(s, m, t.propagate(m)))))
 		in, marked := deleteAnnotationExpiresIn(m, s.Now)
 		if to == nil && !marked {
 			continue // The common case.

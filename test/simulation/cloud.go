@@ -44,6 +44,10 @@ type Cloud struct {
 	outside            cloudOutside
 	troubles           cloudProblems
 	pools              pools
+	// ignoresShutdown is true if the operating systems of instances ignore PowerOff. Until noCapacityUntil, no instance
+	// can be started again.
+	ignoresShutdown bool
+	noCapacityUntil time.Time
 }
 
 type instance struct {
@@ -68,6 +72,7 @@ type instance struct {
 	addressed      time.Time
 	hung           bool
 	reclaim
+	power
 	flapped time.Time
 	legacy  legacyTags
 	// trail records what the orphan collection has read about the instance.
@@ -127,6 +132,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	}
 	for _, in := range c.instances {
 		consider(in.takenAt)
+		consider(in.switchAt)
 		consider(in.addressed)
 		switch {
 		case !in.dying.IsZero():
@@ -164,6 +170,7 @@ func (c *Cloud) elapse(w *World) {
 	c.giveUp(w)
 	for _, in := range c.instances {
 		c.giveAddresses(in)
+		in.switchPower(now)
 		if in.State == provider.StatePending && !in.willFail && !now.Before(in.born.Add(c.bootTime(in))) {
 			in.State, in.CreateHandle = provider.StateRunning, ""
 		}

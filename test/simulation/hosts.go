@@ -38,7 +38,8 @@ func (w *World) kubelets() []choice {
 			}
 		case w.runsOn(in) && !in.registered && node == nil && w.mayRegister(in):
 			out = append(out, choice{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
-		case in.State == provider.StateRunning && mine && !w.neverReady(in) && readiness(node) != corev1.ConditionTrue:
+		case in.State == provider.StateRunning && mine && !w.neverReady(in) && (readiness(node) != corev1.ConditionTrue ||
+			in.boots > 0 && node.Status.NodeInfo.BootID != in.bootID()):
 			out = append(out, choice{"kubelet of " + in.ProviderID + " is ready", func() error {
 				return w.setReady(node, corev1.ConditionTrue)
 			}})
@@ -151,14 +152,17 @@ func (w *World) report(node *corev1.Node, ready corev1.ConditionStatus) {
 	}
 	node.Status.Conditions = append(node.Status.Conditions, w.networkCondition(ready))
 	node.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
+	if in := w.hostOf(node); in != nil {
+		node.Status.NodeInfo.BootID = in.bootID()
+	}
 }
 
 // manager is the target cluster's kube-controller-manager and receives no reports from a kubelet that hangs or whose
-// instance is gone.
+// instance is stopped or gone.
 func (w *World) manager() controllermanager.Manager {
 	silent := func(node *corev1.Node) bool {
 		in := w.hostOf(node)
-		return in == nil || in.hung
+		return in == nil || in.hung || in.State == provider.StateStopped
 	}
 	return controllermanager.Manager{Server: w.target, Now: w.clock.Now, Volumes: w.volumes, IsSilent: silent}
 }

@@ -62,7 +62,7 @@ func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 	reason := false
 	for _, v := range o.history[m.UID] {
 		if v.revision <= f.sent {
-			reason = v.machine != nil && (updating(v.machine) || !v.machine.DeletionTimestamp.IsZero())
+			reason = v.machine != nil && (updating(v.machine) || isToStop(v.machine) || !v.machine.DeletionTimestamp.IsZero())
 		}
 	}
 	return reason
@@ -90,7 +90,7 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 		return // The Node was deleted a moment ago.
 	case o.wasToBeDrained(m):
 		return // The reason ended while the request was on its way.
-	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !o.isAnnounced(m, node):
+	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !isToStop(m) && !o.isAnnounced(m, node):
 		o.breach("I7", "%s deletes pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
 		return
 	case !node.Spec.Unschedulable:

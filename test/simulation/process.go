@@ -279,8 +279,9 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		return nil, err
 	}
 	p.machines = successor(machine.New(machine.Options{
-		Cloud: fenced, ClusterID: clusterID, Client: control, LiveReader: controlLive, MachineCacheVersion: seen.version,
-		Classes: classes, Reachability: p.outages(),
+		Cloud: fenced, Power: fenced, ClusterID: clusterID, Client: control, LiveReader: controlLive,
+		MachineCacheVersion: seen.version,
+		Classes:             classes, Reachability: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: preserveTimeout,
 		ForceDeleted: orphans.ForceDeletedBook{Book: pages.Store{Client: controlLive, Namespace: leases},
 			Provider: providerName, Rules: orphans.Rules{ClusterID: clusterID, Period: orphanPeriod}},

@@ -57,7 +57,7 @@ const (
 // Groups returns all groups.
 func Groups() []Group {
 	return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety, Migrations, Disruptions, Incidents,
-		Placements, Remediation}
+		Placements, Remediation, Power}
 }
 
 // Scenarios returns all scenarios.
@@ -109,10 +109,12 @@ func Scenarios() []Scenario {
 				return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.MachineUID != "" })
 			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
-	}, drainScenarios(), drainRuleScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(), migrationScenarios(),
+	}, drainScenarios(), drainRuleScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(),
+		migrationScenarios(),
 		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
-		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), remediationScenarios())
+		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), remediationScenarios(), powerScenarios(),
+		versionStepScenarios())
 }
 
 // churn returns actions of impatient users who change a deployment while instances break.

@@ -150,7 +150,7 @@ func (p *pass) observe(ctx context.Context, sets []*v1beta1.MachineSet, machines
 	step := findStep(p.deployment, sets, machines, p.now)
 	d := step.deployment
 	v := &view{history: findRevision(d, sets, p.now), step: step, bounds: limits, machines: machines,
-		hibernated: d.Spec.Hibernated,
+		hibernated:     d.Spec.Hibernated,
 		taintsOutdated: !p.NoOutdatedTaints}
 	v.state = State{
 		Strategy:     d.Spec.Strategy.TypeOrDefault(),

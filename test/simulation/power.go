@@ -1,0 +1,242 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Power is the group of scenarios in which machines are stopped and started.
+const Power Group = "power"
+
+// stopTakes and startTakes are the durations of a shutdown and of a start.
+const (
+	stopTakes  = 20 * time.Second
+	startTakes = 10 * time.Second
+)
+
+// power is the power state of an instance, in addition to its State.
+type power struct {
+	// boots counts the starts of the instance after its creation.
+	boots int
+	// switchAt is when the State becomes switchTo, or zero.
+	switchAt time.Time
+	switchTo provider.InstanceState
+	// node is the UID of the Node of the instance when it was first asked to shut down.
+	node types.UID
+}
+
+func (in *instance) bootID() string { return fmt.Sprintf("%s/%d", in.ProviderID, in.boots) }
+
+func (in *instance) switchPower(now time.Time) {
+	if in.switchAt.IsZero() || now.Before(in.switchAt) || !in.dying.IsZero() {
+		return
+	}
+	if in.State = in.switchTo; in.State == provider.StateRunning {
+		in.boots++
+	}
+	in.switchAt = time.Time{}
+}
+
+// SetPower implements provider.Power.
+func (d driver) SetPower(_ context.Context, req provider.PowerRequest) (out *provider.Instance, err error) {
+	err = d.do("set power "+string(req.Action)+" of", req.Machine, false, func(late bool) error {
+		in, err := d.find(req.ProviderID, "", req.Scope, req.ClusterID, req.Machine.UID)
+		if err != nil {
+			return err
+		}
+		if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
+			return err
+		}
+		if req.Action != provider.PowerOn {
+			d.process.world.oracle.mayStop(in, req.Machine.UID)
+		}
+		if node := d.process.world.node(in.NodeName); in.node == "" && node != nil {
+			in.node = node.UID
+		}
+		if err := d.requestPower(in, req.Action, late); err != nil {
+			w := d.process.world
+			w.disturbed, w.stepsAtFault = w.clock.at, w.steps // The next attempt may be minutes away.
+			return err
+		}
+		out = in.describe()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *Cloud) requestPower(in *instance, action provider.PowerAction, late bool) error {
+	wanted, takes := provider.StateStopped, stopTakes
+	switch action {
+	case provider.PowerOn:
+		wanted, takes = provider.StateRunning, startTakes
+	case provider.PowerForceOff:
+		takes = 0
+	}
+	if late {
+		takes += c.Settle / 2
+	}
+	settled := in.switchAt.IsZero()
+	switch {
+	case !in.dying.IsZero() || in.State != provider.StateRunning && in.State != provider.StateStopped,
+		settled && in.State == wanted, !settled && in.switchTo == wanted && action != provider.PowerForceOff,
+		action == provider.PowerOff && c.ignoresShutdown:
+		return nil
+	case action == provider.PowerOn && c.now().Before(c.noCapacityUntil):
+		return provider.Errorf(provider.ResourceExhausted, "no host has capacity for instance %s", in.ProviderID)
+	}
+	in.switchAt, in.switchTo = c.now().Add(takes), wanted
+	in.switchPower(c.now())
+	return nil
+}
+
+func powerScenarios() []Scenario {
+	web := []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 1, grace: 20, slow: true}}
+	two := fleet(2, "a", drained)
+	const all = Health | Orphans
+	scenario := func(name string, variants int, apps []app, script func(*rand.Rand) []Action) Scenario {
+		return Scenario{Name: name, Group: Power, Controllers: all, Variants: variants, Base: two, Apps: apps, Script: script}
+	}
+	return []Scenario{
+		scenario("power-stop", 2, web, func(*rand.Rand) []Action {
+			return append(append([]Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped)}, lasting(3)...),
+				setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)))
+		}),
+		scenario("power-start", 2, web, func(r *rand.Rand) []Action {
+			return []Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped),
+				setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)).after(upTo(r, 20*time.Minute))}
+		}),
+		scenario("power-start-early", 4, nil, func(r *rand.Rand) []Action {
+			return []Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped),
+				setPowerState(0, v1beta1.PowerRunning).after(upTo(r, time.Minute))}
+		}),
+		scenario("power-shutdown-ignored", 1, nil, func(*rand.Rand) []Action {
+			return []Action{leavesStoppedMachines(2),
+				changeWorld("shutdowns are ignored", func(w *World) { w.cloud.ignoresShutdown = true }),
+				setPowerState(0, v1beta1.PowerStopped),
+				setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}
+		}),
+		scenario("power-no-capacity", 1, nil, func(*rand.Rand) []Action {
+			return []Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped),
+				changeWorld("the cloud has no capacity for 15 minutes", func(w *World) {
+					w.cloud.noCapacityUntil = w.clock.at.Add(15 * time.Minute)
+				}).waitFor("a machine is stopped", stoppedMachines(1)), setPowerState(0, v1beta1.PowerRunning), wait(20 * time.Minute)}
+		}),
+		scenario("power-delete-stopped", 1, web, func(*rand.Rand) []Action {
+			return []Action{setPowerState(0, v1beta1.PowerStopped),
+				deleteMachine(0).waitFor("a machine is stopped", stoppedMachines(1))}
+		}),
+		scenario("hibernate", 3, web, func(r *rand.Rand) []Action {
+			actions := []Action{leavesStoppedMachines(2), setHibernated(true)}
+			if r.IntN(2) == 0 {
+				actions = append(actions, setHibernated(false).after(upTo(r, 2*time.Minute)), setHibernated(true))
+			}
+			actions = append(actions, wait(0).waitFor("all machines are stopped", stoppedMachines(2)))
+			return append(append(actions, lasting(1)...), setHibernated(false))
+		}),
+		scenario("hibernate-scaled", 2, nil, func(r *rand.Rand) []Action {
+			n := []int32{1, 3}[r.IntN(2)]
+			return []Action{setHibernated(true), scale(n).waitFor("all machines are stopped", stoppedMachines(2)),
+				roll("b"), setHibernated(false).after(10 * time.Minute)}
+		}),
+	}
+}
+
+func setHibernated(hibernated bool) Action {
+	return edit(fmt.Sprintf("hibernated %t", hibernated), func(d *v1beta1.MachineDeployment) { d.Spec.Hibernated = hibernated })
+}
+
+// setPowerState sets the power state of one of the machines that existed first.
+func setPowerState(i int, state v1beta1.PowerState) Action {
+	return Action{Name: fmt.Sprintf("power state %s", state), Do: func(ctx context.Context, w *World, c client.Client) error {
+		machines := w.machines()
+		if i >= len(machines) {
+			return nil
+		}
+		changed := machines[i].DeepCopy()
+		changed.Spec.PowerState = state
+		w.logf("the machine is %s", changed.Name)
+		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(machines[i])))
+	}}
+}
+
+// stoppedMachines reports whether at least n machines report that they are stopped, or fewer machines exist.
+func stoppedMachines(n int) func(*World) bool {
+	return func(w *World) bool {
+		stopped := 0
+		for _, m := range w.machines() {
+			if c := findCondition(m, v1beta1.ConditionPowerStateReached); c != nil && c.Reason == v1beta1.ReasonStopped &&
+				c.Status == metav1.ConditionTrue && m.Spec.PowerState == v1beta1.PowerStopped {
+				stopped++
+			}
+		}
+		return stopped >= min(n, len(w.machines()))
+	}
+}
+
+// isToStop reports whether the Node of a machine must be drained because its instance is stopped.
+func isToStop(m *v1beta1.Machine) bool { return m.Spec.PowerState == v1beta1.PowerStopped }
+
+// mayStop checks that an instance may be stopped now: a user has asked for this, the request was recorded, and the Node
+// is drained.
+func (o *oracle) mayStop(in *instance, id uid) {
+	o.mayDisturb(in, id, true)
+	m := o.machines[id]
+	if m == nil || in.owner() != id {
+		return
+	}
+	o.judged["power"]++
+	asked := false
+	for _, v := range o.history[id] {
+		asked = asked || v.machine != nil && v.machine.Spec.PowerState == v1beta1.PowerStopped
+	}
+	if !asked {
+		o.breach("power", "instance %s of machine %s is stopped, but this was not requested", in.ProviderID, m.Name)
+	}
+	if m.Status.Power == nil || m.Status.Power.Step != v1beta1.PowerStepShuttingDown {
+		o.breach("power", "instance %s of machine %s is stopped, but the status does not record this: %+v", in.ProviderID, m.Name,
+			m.Status.Power)
+	}
+}
+
+// leavesStoppedMachines checks after each write that stopping and starting replaces no machine and no Node, and that a
+// machine reports its state only when this is true in the cloud.
+func leavesStoppedMachines(machines int) Action {
+	return addStatement("stopped machines are left alone", func(w *World) string {
+		if n := w.everMade(); n > machines+w.deposedCount {
+			return fmt.Sprintf("%d machines were created for %d", n, machines)
+		}
+		for _, m := range w.machines() {
+			in := w.cloud.byID(m.Spec.ProviderID)
+			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPowerStateReached)
+			switch {
+			case !m.DeletionTimestamp.IsZero():
+				return fmt.Sprintf("machine %s is deleted", m.Name)
+			case meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested):
+				return fmt.Sprintf("the replacement of machine %s is requested", m.Name)
+			case c != nil && c.Reason == v1beta1.ReasonStopped && m.Spec.PowerState == v1beta1.PowerStopped && in != nil &&
+				in.State == provider.StateRunning && in.switchAt.IsZero() && in.boots == 0:
+				return fmt.Sprintf("machine %s reports that it is stopped, but its instance runs", m.Name)
+			}
+			if in == nil || in.node == "" {
+				continue
+			}
+			if node := w.node(in.NodeName); node == nil || node.UID != in.node {
+				return fmt.Sprintf("the Node of machine %s was replaced", m.Name)
+			}
+		}
+		return ""
+	})
+}

@@ -110,11 +110,10 @@ func Scenarios() []Scenario {
 			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
 	}, drainScenarios(), drainRuleScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(),
-		migrationScenarios(),
-		disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
+		migrationScenarios(), disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
-		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), remediationScenarios(), powerScenarios(),
-		versionStepScenarios())
+		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), versionStepScenarios(), remediationScenarios(),
+		powerScenarios())
 }
 
 // churn returns actions of impatient users who change a deployment while instances break.

@@ -141,8 +141,8 @@ func (g Group) IsNormal(now time.Time) bool {
 		return g.Condition == v1beta1.ConditionLaunched || g.Oldest == nil || now.Sub(*g.Oldest) < startDelay
 	case v1beta1.ReasonProvisioning, v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints,
 		v1beta1.ReasonWaitingForReadinessGates, v1beta1.ReasonDraining, v1beta1.ReasonWaitingForCompletion,
-		v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted,
-		v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
+		v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating, v1beta1.ReasonCreateSettling,
+		v1beta1.ReasonInstanceDeleted, v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
 		return true
 	}
 	return false

@@ -12,6 +12,6 @@
 // before the first check of the Node, so an empty node causes no extra write.
 //
 // After a restart, the controller rebuilds its state from the API. Only three facts are lost: which evictions were
-// refused, which controllers owned the evicted pods, and since when attached volumes have been unused. The start of the drain is the transition time of the machine's
-// Drained condition.
+// refused, which controllers owned the evicted pods, and since when attached volumes have been unused. The start of the
+// drain is the transition time of the machine's Drained condition.
 package drain

@@ -68,7 +68,10 @@ func (c *Controller) planDrain(ctx context.Context, r *record, request Request) 
 	if err != nil {
 		return Decision{}, err
 	}
-	if err := c.observeVolumes(ctx, r, request, &in); err != nil {
+	switch err := c.observeVolumes(ctx, r, request, &in); {
+	case isDenial(err):
+		in.VolumesDenied = shorten(err.Error()) // The drain does not need the volumes after its deadline.
+	case err != nil:
 		return Decision{}, err
 	}
 	pass := &r.drainPass

@@ -94,8 +94,10 @@ type Input struct {
 	// UnusedVolumes contains volumes that are attached to the node although no pod on the node uses them, if pods with
 	// volumes are evicted one at a time. The volume that has been unused for the longest time comes first.
 	UnusedVolumes []UnusedVolume
-	// VolumesUnknown is true if UnusedVolumes could not be determined yet.
+	// VolumesUnknown is true if UnusedVolumes could not be determined yet. If the controller has no permission to read
+	// the volumes, VolumesDenied contains the error.
 	VolumesUnknown bool
+	VolumesDenied  string
 	// VolumeDetachTimeout is the maximum time for which the eviction of the next pod waits for an unused volume.
 	VolumeDetachTimeout time.Duration
 	// RecheckAfter is the delay that the previous plan returned in Decision.RecheckAfter. For the first plan, the delay
@@ -222,7 +224,8 @@ func (s *Step) leaveBehind(why string) {
 	s.Action, s.IsAbandoned, s.Explanation = ActionIgnore, true, why
 }
 
-// compareSteps compares steps by their order, by their turn and then by name, so that the same state always results in the same plan.
+// compareSteps compares steps by their order, by their turn and then by name, so that the same state always results in
+// the same plan.
 func compareSteps(a, b Step) int {
 	return cmp.Or(
 		cmp.Compare(a.order, b.order),

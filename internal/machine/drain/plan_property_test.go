@@ -31,8 +31,8 @@ func TestRandomDrainsRespectBudgetsAndEnd(t *testing.T) {
 	for seed := range uint64(500) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { newDrainedNode(seed).drain(t, reached) })
 	}
-	for _, what := range []string{"skipped", "completed", "deleted at the end of the wait", "second order", "second pod with volumes",
-		"volume awaited"} {
+	for _, what := range []string{"skipped", "completed", "deleted at the end of the wait", "second order",
+		"second pod with volumes", "volume awaited"} {
 		if reached[what] == 0 {
 			t.Errorf("no drain reached: %s", what)
 		}

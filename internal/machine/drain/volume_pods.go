@@ -73,6 +73,9 @@ func (p *planner) busyVolumes(steps []Step) (why string, isSlow bool) {
 			return fmt.Sprintf("the API server did not answer to the eviction of pod %s", s.Pod), false
 		}
 	}
+	if p.VolumesDenied != "" {
+		return "the attached volumes cannot be read: " + p.VolumesDenied, true
+	}
 	if p.VolumesUnknown {
 		return "the attached volumes are not known yet", false
 	}

@@ -277,6 +277,13 @@ func (a *Azure) IsOn(id string) bool {
 	return r != nil && r.vm != nil && r.vm.power != "stopped" && r.vm.power != "deallocated"
 }
 
+// LateCount returns the number of calls with the fault Late that have not taken effect yet.
+func (a *Azure) LateCount() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.late
+}
+
 // RunningNames returns the sorted names of the running virtual machines.
 func (a *Azure) RunningNames() []string {
 	a.mu.Lock()

@@ -157,7 +157,8 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	}
 	switch condition.Reason {
 	case v1beta1.ReasonNewMachineSetAvailable, v1beta1.ReasonWaitingForDeletion, v1beta1.ReasonWaitingForSelection,
-		v1beta1.ReasonWaitingForDisruptionBudget, v1beta1.ReasonVersionSkew, v1beta1.ReasonVersionStepMissing, v1beta1.ReasonDeploymentPaused,
+		v1beta1.ReasonWaitingForDisruptionBudget, v1beta1.ReasonVersionSkew, v1beta1.ReasonVersionStepMissing,
+		v1beta1.ReasonDeploymentPaused,
 		v1beta1.ReasonFrozen, v1beta1.ReasonPartitionReached, v1beta1.ReasonWaitingForPromotion:
 		return 0
 	}

@@ -2,7 +2,7 @@ package v1beta1
 
 import "time"
 
-// Reasons of the condition Hibernated of MachineDeployments and MachineSets.
+// Reasons of Hibernated.
 const (
 	// ReasonHibernated surfaces when all machines are stopped.
 	ReasonHibernated = "Hibernated"

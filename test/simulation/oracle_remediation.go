@@ -52,6 +52,12 @@ func (o *oracle) mayRemediateByOperator(c apiserver.Change) {
 			o.breach("remediation", "the remediation of machine %s is created, but its node is healthy since %s", m.Name,
 				health.since.Sub(epoch))
 		}
+	case c.Actor == Manager && before.Annotations[v1beta1.RemediationAnnotationTimedOut] == "" &&
+		custom.Annotations[v1beta1.RemediationAnnotationTimedOut] != "":
+		if age := w.clock.Since(custom.CreationTimestamp.Time); age < remediationTimeout-time.Second {
+			o.breach("remediation", "machine %s is replaced %s after its remediation began, want %s", machineUID, age,
+				remediationTimeout)
+		}
 	case c.Actor == Manager && before.DeletionTimestamp.IsZero() &&
 		(c.Type == watch.Deleted || !custom.DeletionTimestamp.IsZero()):
 		o.judged["remediation"]++

@@ -2,18 +2,6 @@ package v1beta1
 
 import "time"
 
-// Reasons of Hibernated.
-const (
-	// ReasonHibernated surfaces when all machines are stopped.
-	ReasonHibernated = "Hibernated"
-
-	// ReasonHibernating surfaces when machines are being stopped. The message names the number of these machines.
-	ReasonHibernating = "Hibernating"
-
-	// ReasonWakingUp surfaces when machines are being started after the hibernation.
-	ReasonWakingUp = "WakingUp"
-)
-
 // Conditions of a MachineClass, in addition to Ready and Deleting.
 const (
 	// ConditionOrphanRemovalBlocked is True while Machinist needs the permission of an administrator to remove
@@ -147,6 +135,18 @@ const (
 	// because the capacity of its Nodes is unknown. The condition is missing on objects that are not node groups. The
 	// condition is also missing on a node group whose capacity has been known since its creation.
 	ConditionScalableFromZero = "ScalableFromZero"
+)
+
+// Reasons of Hibernated.
+const (
+	// ReasonHibernated surfaces when all machines are stopped.
+	ReasonHibernated = "Hibernated"
+
+	// ReasonHibernating surfaces when machines are being stopped. The message names the number of these machines.
+	ReasonHibernating = "Hibernating"
+
+	// ReasonWakingUp surfaces when machines are being started after the hibernation.
+	ReasonWakingUp = "WakingUp"
 )
 
 // Reasons of ScalableFromZero, in addition to ClassNotFound.

@@ -163,8 +163,8 @@ func (p Policy) evaluateStopped(m *v1beta1.Machine, now time.Time, clock Clock) 
 		if c == nil || wrong.Type != corev1.NodeReady || wrong.Status != corev1.ConditionUnknown {
 			continue
 		}
-		v.add(wrong.Timeout.Duration, Signal{UID: m.UID, Type: c.Type, Status: string(c.Status),
-			StartTime: c.LastTransitionTime.Time}, fmt.Sprintf("Machine %s is not Ready: %s.", m.Name, c.Reason), now, clock)
+		stop := Signal{UID: m.UID, Type: c.Type, Status: string(c.Status), StartTime: c.LastTransitionTime.Time}
+		v.add(wrong.Timeout.Duration, stop, fmt.Sprintf("Machine %s is not Ready: %s.", m.Name, c.Reason), now, clock)
 	}
 	return v
 }

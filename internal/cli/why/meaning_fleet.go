@@ -156,6 +156,19 @@ func fleetMeanings() map[string]Meaning {
 			NextStep:     "The rollout continues at the time in the message, or when the revision is promoted. Without a time, only the promotion continues it.",
 			Instructions: "Check the new machines, and continue: machinist rollout promote md/NAME. " + undo,
 		},
+		v1beta1.ReasonHibernated: {
+			Explanation:  "All machines are stopped, because spec.hibernated is set.",
+			NextStep:     "The machines are started when spec.hibernated is removed.",
+			Instructions: "To start the machines, set spec.hibernated to false: kubectl edit machinedeployments.machinist.dev NAME",
+		},
+		v1beta1.ReasonHibernating: {
+			Explanation: "The machines are being drained and stopped, because spec.hibernated is set.",
+			NextStep:    "The hibernation is complete when the cloud has stopped all instances.",
+		},
+		v1beta1.ReasonWakingUp: {
+			Explanation: "The machines are being started after the hibernation.",
+			NextStep:    "The deployment continues as usual when all machines have been started.",
+		},
 		v1beta1.ReasonVersionStepMissing: {
 			Explanation:  "The rollout waits, because it needs a version that spec.versionSteps does not contain, or because the strategy InPlace would skip a minor version.",
 			NextStep:     "The rollout continues when spec.versionSteps contains the version in the message, or when the template gets another version.",

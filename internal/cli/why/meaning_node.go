@@ -71,7 +71,7 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ReasonStopped: {
 			Explanation:  "Machinist has stopped the instance of the machine, because spec.powerState is Stopped.",
 			NextStep:     "The instance stays stopped until spec.powerState is Running.",
-			Instructions: "To start the instance: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":\"Running\"}}'",
+			Instructions: "To start the instance, set spec.powerState to Running: kubectl edit machines.machinist.dev NAME",
 		},
 		v1beta1.ReasonRunning: {Explanation: "The instance of the machine runs, as spec.powerState requests."},
 		v1beta1.ReasonShuttingDown: {
@@ -85,12 +85,12 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ReasonPowerNotSupported: {
 			Explanation:  "The provider cannot stop and start the instance of the machine. The instance stays as it is.",
 			NextStep:     "Machinist tries again when the spec of the machine changes.",
-			Instructions: "Remove spec.powerState: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":null}}'",
+			Instructions: "Remove spec.powerState: kubectl edit machines.machinist.dev NAME",
 		},
 		v1beta1.ReasonPowerError: {
 			Explanation:  "The provider failed to stop or to start the instance of the machine.",
 			NextStep:     "Machinist tries again automatically.",
-			Instructions: "Fix the cause that the message names. To let the instance as it is: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":null}}'",
+			Instructions: "Fix the cause that the message names. To leave the instance as it is, remove spec.powerState: kubectl edit machines.machinist.dev NAME",
 		},
 		v1beta1.ReasonNodeConditionsFailed: {Explanation: "The Node of the machine is Ready, but reports a problem in another condition.",
 			NextStep:     "A health policy that names this condition requests the replacement of the machine.",

@@ -95,8 +95,8 @@ type MachineDeploymentSpec struct {
 	// hibernated stops all machines of the deployment, and starts them again when it is removed. Nodes are drained
 	// first. The instances with their disks and addresses stay. While the deployment is hibernated, machines are neither
 	// created nor replaced, and rollouts and expiry wait. A lower number of replicas still deletes machines.
-	// MachineDisruptionBudgets do not delay the stop. A deployment that the cluster-autoscaler scales cannot be hibernated.
-	// +optional
+	// MachineDisruptionBudgets do not delay the stop. A deployment that the cluster-autoscaler scales cannot be
+	// hibernated. +optional
 	Hibernated bool `json:"hibernated,omitempty"`
 
 	// revisionHistoryLimit is the number of old MachineSets that are kept for a rollback. Defaults to 10.

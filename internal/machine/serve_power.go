@@ -28,8 +28,8 @@ type powerReport struct {
 	reason, message string
 }
 
-// stopInstance drains the Node and stops the instance, and then keeps the instance stopped. If keepCapacity is true, the
-// provider keeps what the next start needs.
+// stopInstance drains the Node and stops the instance, and then keeps the instance stopped. If keepCapacity is true,
+// the provider keeps what the next start needs.
 func (p *pass) stopInstance(ctx context.Context, keepCapacity bool) (powerReport, error) {
 	switch power := p.machine.Status.Power; {
 	case power != nil && power.Step == v1beta1.PowerStepShuttingDown:

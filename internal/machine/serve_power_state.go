@@ -122,7 +122,8 @@ func (p *pass) updateWaitsForPower() bool {
 	return true
 }
 
-// powerBlocker returns the condition Ready of a machine whose instance is being stopped, is stopped or is being started.
+// powerBlocker returns the condition Ready of a machine whose instance is being stopped, is stopped or is being
+// started.
 func powerBlocker(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPowerStateReached)
 	switch {

@@ -115,7 +115,8 @@ func TestStopAndStart(t *testing.T) {
 			w.wantPhase(m, v1beta1.MachineStopped)
 			w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonStopped)
 			w.wantCondition(m, v1beta1.ConditionDrained, metav1.ConditionTrue, v1beta1.ReasonDrained)
-			if in := w.cloud.LiveInstances()[0]; in.State != provider.StateStopped || m.Status.Instance.State != v1beta1.InstanceStopped {
+			if in := w.cloud.LiveInstances()[0]; in.State != provider.StateStopped ||
+				m.Status.Instance.State != v1beta1.InstanceStopped {
 				t.Errorf("the instance is %s, and the status says %s", in.State, m.Status.Instance.State)
 			}
 			if !w.getNode(node.Name).Spec.Unschedulable {
@@ -230,8 +231,9 @@ func TestWithoutAPowerStateNothingIsSwitched(t *testing.T) {
 func TestPowerErrors(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[provider.Code]string{
-		provider.ResourceExhausted: v1beta1.ReasonInsufficientResources, provider.PermissionDenied: v1beta1.ReasonCredentialsRefused,
-		provider.Unavailable: v1beta1.ReasonProviderUnavailable, provider.FailedPrecondition: v1beta1.ReasonPowerError,
+		provider.ResourceExhausted: v1beta1.ReasonInsufficientResources,
+		provider.PermissionDenied:  v1beta1.ReasonCredentialsRefused,
+		provider.Unavailable:       v1beta1.ReasonProviderUnavailable, provider.FailedPrecondition: v1beta1.ReasonPowerError,
 		provider.Unknown: v1beta1.ReasonPowerError,
 	} {
 		t.Run(string(code), func(t *testing.T) {
@@ -265,9 +267,9 @@ func TestPowerIsNotSupported(t *testing.T) {
 			w.running("m")
 			change(w)
 			w.setPowerState(v1beta1.PowerStopped)
-			m := w.untilPower(v1beta1.ReasonPowerNotSupported)
+			w.untilPower(v1beta1.ReasonPowerNotSupported)
 			w.runUntil("m", "Ready", func() bool { return machinestate.IsReady(w.get("m")) })
-			if m = w.get("m"); machinestate.IsStopped(m) || w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable {
+			if m := w.get("m"); machinestate.IsStopped(m) || w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable {
 				t.Errorf("the machine counts as stopped, or its node is cordoned: %+v", m.Status.Conditions)
 			}
 			before := len(w.cloud.PowerRequests())

@@ -78,8 +78,8 @@ type Instance struct {
 
 	// Scope is an opaque locator of at most 1 KiB without secrets. It is a function of the instance: every call that
 	// returns the instance returns the same Scope. Together with ProviderID, it contains everything that the driver needs
-	// to find and delete the instance when the class no longer exists. Machinist records Scope in the status of the Machine
-	// and passes it to later calls.
+	// to find and delete the instance when the class no longer exists. Machinist records Scope in the status of the
+	// Machine and passes it to later calls.
 	Scope string
 }
 

@@ -84,9 +84,9 @@ type GetRequest struct {
 	// Scope is the value that the driver returned in Instance.Scope. It is empty if no value was recorded.
 	Scope string
 	// CreateHandle is the value that the driver returned in Instance.CreateHandle, while the instance was last known to be
-	// in StatePending. Otherwise CreateHandle is empty. While the operation runs, Get returns the instance in StatePending,
-	// or NotFound, from which Machinist then concludes nothing. If the operation has failed and left no instance, Get
-	// returns NotFound with Error.CreateCode.
+	// in StatePending. Otherwise CreateHandle is empty. While the operation runs, Get returns the instance in
+	// StatePending, or NotFound, from which Machinist then concludes nothing. If the operation has failed and left no
+	// instance, Get returns NotFound with Error.CreateCode.
 	CreateHandle string
 }
 

@@ -175,7 +175,8 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		shapeOf(func(l *discoveryv1.EndpointSliceList) *[]discoveryv1.EndpointSlice { return &l.Items }), baseStrategy{})
 	// Controllers only read the claims of pods. The tests create claims that are bound already.
 	add(core, "persistentvolumeclaims", true,
-		shapeOf(func(l *corev1.PersistentVolumeClaimList) *[]corev1.PersistentVolumeClaim { return &l.Items }), baseStrategy{})
+		shapeOf(func(l *corev1.PersistentVolumeClaimList) *[]corev1.PersistentVolumeClaim { return &l.Items }),
+		baseStrategy{})
 	add(policyv1.SchemeGroupVersion, "poddisruptionbudgets", true,
 		shapeOf(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }),
 		statusStrategy{generations: true})

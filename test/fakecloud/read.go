@@ -60,7 +60,8 @@ func (c *Cloud) read(h *history) *provider.Instance {
 	return &copied
 }
 
-// Find reads one instance like Get without a CreateHandle: by provider ID, or by tags if the provider ID is empty. Find searches all accounts.
+// Find reads one instance like Get without a CreateHandle: by provider ID, or by tags if the provider ID is empty. Find
+// searches all accounts.
 func (c *Cloud) Find(providerID, cluster string, m provider.Machine) (*provider.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

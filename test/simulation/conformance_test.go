@@ -181,7 +181,8 @@ func suiteSpec(image string) []byte {
 
 // TestCloudConforms checks that the world's cloud obeys the driver contract. Otherwise, the simulation would test the
 // controllers with an impossible cloud. The test leaves out some behavior of clouds: late reads, late tags, pages
-// that repeat entries, and hidden creations. If the cloud behaves in one of these ways, calls fail or return less than the suite expects.
+// that repeat entries, and hidden creations. If the cloud behaves in one of these ways, calls fail or return less than
+// the suite expects.
 func TestCloudConforms(t *testing.T) {
 	for name, habits := range map[string]Habits{
 		"none": nil, "states go back": {StateGoesBack}, "lists late": {ListsLate}, "reads stale": {ReadsStale},

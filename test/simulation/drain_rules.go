@@ -122,7 +122,8 @@ func (o *oracle) mayEvictVolumePod(c apiserver.Change, m *v1beta1.Machine, node 
 			}
 		}
 	}
-	for _, va := range o.world.attachments(func(va *storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node.Name }) {
+	onNode := func(va *storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node.Name }
+	for _, va := range o.world.attachments(onNode) {
 		volume := controllermanager.VolumeOf(va)
 		since, left := o.volumeLeft[volume]
 		if left && !slices.Contains(used, volume) &&

@@ -176,7 +176,8 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 	}
 	o.mayActInOutage(c, "deleted")
 	owner := metav1.GetControllerOfNoCopy(before)
-	if requested(before) && !leftToOperator(before) || interrupted(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil ||
+	if requested(before) && !leftToOperator(before) || interrupted(before) ||
+		before.Status.Phase == v1beta1.MachineFailed || owner == nil ||
 		o.sets[owner.UID] == nil {
 		return
 	}

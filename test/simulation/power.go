@@ -111,35 +111,35 @@ func powerScenarios() []Scenario {
 	}
 	return []Scenario{
 		scenario("power-stop", 2, web, func(*rand.Rand) []Action {
-			return append(append([]Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped)}, lasting(3)...),
-				setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)))
+			return append(append([]Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped)}, lasting(3)...),
+				setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)))
 		}),
 		scenario("power-start", 2, web, func(r *rand.Rand) []Action {
-			return []Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped),
-				setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)).after(upTo(r, 20*time.Minute))}
+			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
+				setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)).after(upTo(r, 20*time.Minute))}
 		}),
 		scenario("power-start-early", 4, nil, func(r *rand.Rand) []Action {
-			return []Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped),
-				setPowerState(0, v1beta1.PowerRunning).after(upTo(r, time.Minute))}
+			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
+				setPowerState(v1beta1.PowerRunning).after(upTo(r, time.Minute))}
 		}),
 		scenario("power-shutdown-ignored", 1, nil, func(*rand.Rand) []Action {
-			return []Action{leavesStoppedMachines(2),
+			return []Action{leavesStoppedMachines(),
 				changeWorld("shutdowns are ignored", func(w *World) { w.cloud.ignoresShutdown = true }),
-				setPowerState(0, v1beta1.PowerStopped),
-				setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}
+				setPowerState(v1beta1.PowerStopped),
+				setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}
 		}),
 		scenario("power-no-capacity", 1, nil, func(*rand.Rand) []Action {
-			return []Action{leavesStoppedMachines(2), setPowerState(0, v1beta1.PowerStopped),
+			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
 				changeWorld("the cloud has no capacity for 15 minutes", func(w *World) {
 					w.cloud.noCapacityUntil = w.clock.at.Add(15 * time.Minute)
-				}).waitFor("a machine is stopped", stoppedMachines(1)), setPowerState(0, v1beta1.PowerRunning), wait(20 * time.Minute)}
+				}).waitFor("a machine is stopped", stoppedMachines(1)), setPowerState(v1beta1.PowerRunning), wait(20 * time.Minute)}
 		}),
 		scenario("power-delete-stopped", 1, web, func(*rand.Rand) []Action {
-			return []Action{setPowerState(0, v1beta1.PowerStopped),
+			return []Action{setPowerState(v1beta1.PowerStopped),
 				deleteMachine(0).waitFor("a machine is stopped", stoppedMachines(1))}
 		}),
 		scenario("hibernate", 3, web, func(r *rand.Rand) []Action {
-			actions := []Action{leavesStoppedMachines(2), setHibernated(true)}
+			actions := []Action{leavesStoppedMachines(), setHibernated(true)}
 			if r.IntN(2) == 0 {
 				actions = append(actions, setHibernated(false).after(upTo(r, 2*time.Minute)), setHibernated(true))
 			}
@@ -158,17 +158,17 @@ func setHibernated(hibernated bool) Action {
 	return edit(fmt.Sprintf("hibernated %t", hibernated), func(d *v1beta1.MachineDeployment) { d.Spec.Hibernated = hibernated })
 }
 
-// setPowerState sets the power state of one of the machines that existed first.
-func setPowerState(i int, state v1beta1.PowerState) Action {
+// setPowerState sets the power state of the first machine.
+func setPowerState(state v1beta1.PowerState) Action {
 	return Action{Name: fmt.Sprintf("power state %s", state), Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.machines()
-		if i >= len(machines) {
+		if len(machines) == 0 {
 			return nil
 		}
-		changed := machines[i].DeepCopy()
+		changed := machines[0].DeepCopy()
 		changed.Spec.PowerState = state
 		w.logf("the machine is %s", changed.Name)
-		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(machines[i])))
+		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(machines[0])))
 	}}
 }
 
@@ -213,7 +213,8 @@ func (o *oracle) mayStop(in *instance, id uid) {
 
 // leavesStoppedMachines checks after each write that stopping and starting replaces no machine and no Node, and that a
 // machine reports its state only when this is true in the cloud.
-func leavesStoppedMachines(machines int) Action {
+func leavesStoppedMachines() Action {
+	const machines = 2 // in the fleet of these scenarios
 	return addStatement("stopped machines are left alone", func(w *World) string {
 		if n := w.everMade(); n > machines+w.deposedCount {
 			return fmt.Sprintf("%d machines were created for %d", n, machines)

@@ -110,7 +110,8 @@ func Scenarios() []Scenario {
 			})), MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
 	}, drainScenarios(), drainRuleScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios(),
-		migrationScenarios(), disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(), failureScenarios(),
+		migrationScenarios(), disruptionScenarios(), incidentScenarios(), clusterAPIIncidents(), setScenarios(),
+		failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
 		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), versionStepScenarios(), remediationScenarios(),
 		powerScenarios())

@@ -40,8 +40,8 @@ func versionStepScenarios() []Scenario {
 	}
 }
 
-// steppedUpgrade upgrades by two minor versions with a step. In the middle, a machine breaks or the fleet is scaled, and
-// the target may rise.
+// steppedUpgrade upgrades by two minor versions with a step. In the middle, a machine breaks or the fleet is scaled,
+// and the target may rise.
 func steppedUpgrade(stepClass, class string) func(r *rand.Rand) []Action {
 	return func(r *rand.Rand) []Action {
 		actions := []Action{stepsInOrder(), upgradeInSteps(class, steppedVersion, step(stepVersion, stepClass))}
@@ -107,8 +107,8 @@ func (w *World) anyMachineHas(version string) bool {
 	return slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool { return m.Spec.Version == version })
 }
 
-// stepsInOrder checks after each write what docs/updates.md promises: no set of a later version exists while machines of
-// a version before the previous minor version exist, and no machine in service gets a version that is more than one
+// stepsInOrder checks after each write what docs/updates.md promises: no set of a later version exists while machines
+// of a version before the previous minor version exist, and no machine in service gets a version that is more than one
 // minor version later.
 func stepsInOrder() Action {
 	return addStatement("the steps are in order", func(w *World) string {

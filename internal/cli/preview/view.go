@@ -303,7 +303,8 @@ func (p *Plan) places(out *strings.Builder, s printer.Style) error {
 }
 
 func sameNumbers(a, b Wave) bool {
-	return a.StartCondition == b.StartCondition && a.Step == b.Step && maps.Equal(a.Create, b.Create) && len(a.Delete) == len(b.Delete) &&
+	return a.StartCondition == b.StartCondition && a.Step == b.Step && maps.Equal(a.Create, b.Create) &&
+		len(a.Delete) == len(b.Delete) &&
 		len(a.Update) == len(b.Update)
 }
 

@@ -1,5 +1,5 @@
-// Package upgrade computes the kubelet versions of fleets, their skew against the control plane, and the steps to another
-// version.
+// Package upgrade computes the kubelet versions of fleets, their skew against the control plane, and the steps to
+// another version.
 package upgrade
 
 import (

@@ -13,7 +13,8 @@ import (
 )
 
 func add(in *Input, name, version string, strategy v1beta1.DeploymentStrategyType, steps []string, kubelets ...string) {
-	set := v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: name, UID: types.UID("set-" + name)}}
+	set := v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: name,
+		UID: types.UID("set-" + name)}}
 	set.Spec.Template.Spec.Version = version
 	if strategy != "" {
 		d := v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: name, UID: types.UID(name)}}
@@ -28,7 +29,8 @@ func add(in *Input, name, version string, strategy v1beta1.DeploymentStrategyTyp
 	in.Sets = append(in.Sets, set)
 	for i, kubelet := range kubelets {
 		m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: name + string(rune('a'+i)),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&set, v1beta1.GroupVersion.WithKind("MachineSet"))}}}
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&set,
+				v1beta1.GroupVersion.WithKind("MachineSet"))}}}
 		m.Status.Version = kubelet
 		in.Machines = append(in.Machines, m)
 	}

@@ -109,8 +109,8 @@ func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 
 // RollBack changes the deployment back to the revision of a set. RollBack restores spec.rolloutAfter, spec.placement
 // and the template fields whose change causes a rollout. The other fields keep their values: changes of these fields
-// are propagated to all sets, so no set contains the earlier values. RollBack removes the steps in spec.versionSteps that
-// the API server would refuse with the restored version.
+// are propagated to all sets, so no set contains the earlier values. RollBack removes the steps in spec.versionSteps
+// that the API server would refuse with the restored version.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepRolloutFields(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
 	d.Spec.Placement = to.Spec.Placement.DeepCopy()

@@ -24,9 +24,10 @@ type simulatedVersions struct {
 	seen    []string // versions of the steps, in the order of the passes
 }
 
-// FuzzVersionSteps (rule steps-between-minors, rule steps-in-place) runs random steps of rollouts over several minor versions. No machine may
-// be updated in place by more than one minor version. While the target only rises, machines of one minor version may be
-// created only if all others have the same or an adjacent one. The deployment must reach the target.
+// FuzzVersionSteps (rule steps-between-minors, rule steps-in-place) runs random steps of rollouts over several minor
+// versions. No machine may be updated in place by more than one minor version. While the target only rises, machines of
+// one minor version may be created only if all others have the same or an adjacent one. The deployment must reach the
+// target.
 func FuzzVersionSteps(f *testing.F) {
 	for seed := range uint64(500) {
 		f.Add(seed)
@@ -176,8 +177,8 @@ func (w *simulatedDeployment) randomTarget(r *rand.Rand) string {
 	return fmt.Sprintf("— target %s, steps %v, bad: %v", v.target, v.steps, w.bad)
 }
 
-// endVersions adds missing steps and replaces broken versions by later patches. With the strategy InPlace, a target that
-// is too low is replaced by the version that the machines have.
+// endVersions adds missing steps and replaces broken versions by later patches. With the strategy InPlace, a target
+// that is too low is replaced by the version that the machines have.
 func (w *simulatedDeployment) endVersions() {
 	v := w.versions
 	w.findStep()

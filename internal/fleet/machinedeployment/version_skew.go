@@ -26,8 +26,8 @@ func isVersionWait(reason string) bool {
 }
 
 // versionSkew returns why the target cluster does not support the wanted version, or "" if it does or its version is
-// unknown. versionSkew reads the cluster's version only if machines would get another version. A step to a later version
-// may be too old, because it brings the machines closer to the version of the cluster.
+// unknown. versionSkew reads the cluster's version only if machines would get another version. A step to a later
+// version may be too old, because it brings the machines closer to the version of the cluster.
 func (p *pass) versionSkew(ctx context.Context, v *view) string {
 	version := v.step.deployment.Spec.Template.Spec.Version
 	if p.ServerVersion == nil || version == "" || !v.mayStartRevision() || allowsVersionSkew(p.deployment) ||

@@ -14,14 +14,14 @@ import (
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
-// With spec.versionSteps, a rollout over several minor versions is a sequence of rollouts. Each pass derives the present
-// step from the stored sets and machines, so a restart or another leader continues with the same step:
+// With spec.versionSteps, a rollout over several minor versions is a sequence of rollouts. Each pass derives the
+// present step from the stored sets and machines, so a restart or another leader continues with the same step:
 //
 //   - The step follows the lowest minor version of all sets that have or may create machines. Therefore, no step begins
 //     before all machines of earlier steps are gone.
 //   - The step is not lower than the highest minor version of these sets, so no machine returns to an earlier version.
-//   - The set of a step has an annotation. While this set is the newest and not all its machines are available, the step
-//     is not complete.
+//   - The set of a step has an annotation. While this set is the newest and not all its machines are available, the
+//     step is not complete.
 
 // versionStep is the present step of a rollout.
 type versionStep struct {
@@ -123,9 +123,9 @@ func findStep(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines
 	return step
 }
 
-// setsInUse returns the sets that have or may create machines. newest is the set of the newest revision, or nil if it is
-// not in use. The newest set is in use before it has machines if it is a step, such as with the strategy Recreate. The
-// machines of a set without a version have the version that their kubelets report.
+// setsInUse returns the sets that have or may create machines. newest is the set of the newest revision, or nil if it
+// is not in use. The newest set is in use before it has machines if it is a step, such as with the strategy Recreate.
+// The machines of a set without a version have the version that their kubelets report.
 func setsInUse(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet,
 	machines map[types.UID][]*v1beta1.Machine) (used []usedSet, newest *usedSet) {
 	var last *v1beta1.MachineSet

@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func (f steppedFleet) objects(t *testing.T) (sets []*v1beta1.MachineSet, machine
 		n, flags := int32(fields[1][0]-'0'), fields[2]
 		set.Spec.Replicas = &n
 		for k := range n {
-			m := machine(string(rune('a'+k)), 10, isReady)
+			m := machine(fmt.Sprintf("m%d", k), 10, isReady)
 			if k == 0 && strings.Contains(flags, "x") {
 				m = machine("a", 10, notReady)
 			}
@@ -154,7 +155,7 @@ func TestFindStep(t *testing.T) {
 			}
 			status := ""
 			if s := got.status; s != nil {
-				status = string(rune('0'+s.Number)) + "/" + string(rune('0'+s.Total))
+				status = fmt.Sprintf("%d/%d", s.Number, s.Total)
 				if s.Version != test.want {
 					t.Errorf("the status has version %s, want %s", s.Version, test.want)
 				}

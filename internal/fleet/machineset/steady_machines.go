@@ -24,7 +24,8 @@ var requestAnnotations = []string{v1beta1.AnnotationDeleteMachine, v1beta1.Annot
 // isSteady reports whether a machine is Running, available, up to date and in sync, and needs no decision. A pass
 // counts a steady machine without further checks, until the machine or the template changes.
 func isSteady(set *v1beta1.MachineSet, t *template, selector labels.Selector, m *v1beta1.Machine, now time.Time) bool {
-	return !set.Spec.Hibernated && machinestate.IsLive(m) && machinestate.IsRunning(m) && selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
+	return !set.Spec.Hibernated && machinestate.IsLive(m) && machinestate.IsRunning(m) &&
+		selector.Matches(labels.Set(m.Labels)) && t.inSync(m) &&
 		machinestate.IsAvailable(m, set.Spec.MinReadySeconds, now) &&
 		machinestate.IsUpToDate(m) && !handover.Updating(m) && !machinestate.IsInterrupted(m) &&
 		meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested) == nil &&
@@ -81,7 +82,8 @@ func (r *steadyMachines) sort(set *v1beta1.MachineSet, machines []*v1beta1.Machi
 }
 
 func sameSteadinessCriteria(a, b *v1beta1.MachineSetSpec) bool {
-	return a.Hibernated == b.Hibernated && a.MinReadySeconds == b.MinReadySeconds && equality.Semantic.DeepEqual(a.Selector, b.Selector) &&
+	return a.Hibernated == b.Hibernated && a.MinReadySeconds == b.MinReadySeconds &&
+		equality.Semantic.DeepEqual(a.Selector, b.Selector) &&
 		equality.Semantic.DeepEqual(a.Template, b.Template) && equality.Semantic.DeepEqual(a.Placement, b.Placement)
 }
 

@@ -96,7 +96,8 @@ func machineChanged() predicate.Predicate {
 
 func concerns(was, is *v1beta1.Machine) bool {
 	if was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
-		was.Status.Phase != is.Status.Phase || was.Spec.PowerState != is.Spec.PowerState || !equality.Semantic.DeepEqual(was.Spec.Timeouts, is.Spec.Timeouts) ||
+		was.Status.Phase != is.Status.Phase || was.Spec.PowerState != is.Spec.PowerState ||
+		!equality.Semantic.DeepEqual(was.Spec.Timeouts, is.Spec.Timeouts) ||
 		!equality.Semantic.DeepEqual(was.Status.NodeRef, is.Status.NodeRef) || domainOf(was, nil) != domainOf(is, nil) ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {

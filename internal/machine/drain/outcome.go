@@ -113,7 +113,9 @@ func drainingMessage(request Request, d Decision, all []Blocker) string {
 
 func drainedMessage(d Decision) string {
 	left := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return !s.IsAbandoned })
-	skipped := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return s.Action != ActionSkip || s.Rule == "" })
+	skipped := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool {
+		return s.Action != ActionSkip || s.Rule == ""
+	})
 	left = append(left, skipped...)
 	if len(left) == 0 {
 		return "No pod is left to evict."

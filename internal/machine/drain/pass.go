@@ -89,8 +89,8 @@ func (c *Controller) planDrain(ctx context.Context, r *record, request Request) 
 	return decision, nil
 }
 
-// observe reads the pods of a node and what the rules need. It also determines which pods would be created again if they
-// were evicted.
+// observe reads the pods of a node and what the rules need. It also determines which pods would be created again if
+// they were evicted.
 func (c *Controller) observe(ctx context.Context, r *record, subject Subject) (Input, error) {
 	var pods corev1.PodList
 	if err := c.options.Target.List(ctx, &pods, client.MatchingFields{"spec.nodeName": subject.Node}); err != nil {

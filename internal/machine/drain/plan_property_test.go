@@ -449,7 +449,8 @@ func (b *bytesSource) string() string {
 
 // policy returns random rules. Most of their selectors are invalid or select no pod.
 func (b *bytesSource) policy() *v1beta1.MachineDrain {
-	policy := &v1beta1.MachineDrain{PodsWithVolumes: v1beta1.VolumePodEviction([]string{"", "OneAtATime", "?"}[b.byte()%3])}
+	evictions := []v1beta1.VolumePodEviction{"", v1beta1.VolumePodsOneAtATime, "?"}
+	policy := &v1beta1.MachineDrain{PodsWithVolumes: evictions[b.byte()%3]}
 	for range b.byte() % 4 {
 		rule := v1beta1.DrainRule{Name: b.string(), Order: int32(b.int64()),
 			Behavior: v1beta1.DrainBehavior([]string{"Drain", "Skip", "WaitCompleted", ""}[b.byte()%4])}

@@ -56,7 +56,8 @@ func compileRules(policy *v1beta1.MachineDrain) []compiledRule {
 // an administrator can overrule the owner of a pod.
 func treatmentOf(pod *corev1.Pod, rules []compiledRule, namespaces map[string]labels.Set) treatment {
 	for _, r := range rules {
-		if r.pods.Matches(labels.Set(pod.Labels)) && (r.namespaces == nil || r.namespaces.Matches(namespaces[pod.Namespace])) {
+		if r.pods.Matches(labels.Set(pod.Labels)) &&
+			(r.namespaces == nil || r.namespaces.Matches(namespaces[pod.Namespace])) {
 			return r.treatment
 		}
 	}

@@ -39,7 +39,8 @@ func TestTreatmentOfAPod(t *testing.T) {
 	all := aRule("all", v1beta1.DrainBehaviorDrain, -3, metav1.LabelSelector{})
 	notWeb := aRule("not-web", v1beta1.DrainBehaviorDrain, 1, metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"web"}}}})
-	const drains, skips, completes = v1beta1.DrainBehaviorDrain, v1beta1.DrainBehaviorSkip, v1beta1.DrainBehaviorWaitCompleted
+	const drains, skips, completes = v1beta1.DrainBehaviorDrain, v1beta1.DrainBehaviorSkip,
+		v1beta1.DrainBehaviorWaitCompleted
 	const label = "label cluster.x-k8s.io/drain"
 	web := labelled("app", "web")
 	for _, tc := range []struct {
@@ -209,7 +210,8 @@ func TestChangedRulesApplyToADrainInProgress(t *testing.T) {
 // Rule: drain-rules-decide.
 func TestNamespaceLabelsAreReadOnceAMinute(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "jobs", Labels: map[string]string{"batch": "yes"}}}
-	b := newBench(t, aNode("m1"), namespace, on("m1", aPod("jobs/one")), on("m1", aPod("jobs/two")), on("m1", aPod("shop/web")))
+	b := newBench(t, aNode("m1"), namespace, on("m1", aPod("jobs/one")), on("m1", aPod("jobs/two")),
+		on("m1", aPod("shop/web")))
 	wanted := request("m1")
 	rule := aRule("batch", v1beta1.DrainBehaviorWaitCompleted, 0, metav1.LabelSelector{})
 	rule.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"batch": "yes"}}

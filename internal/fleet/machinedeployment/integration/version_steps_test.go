@@ -154,7 +154,8 @@ func TestPartitionStopsTheFirstStep(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 0, "b": 0, "c": 3})
 }
 
-// A step is no reason to wait if the step is older than the API server supports. The last step waits for the API server.
+// A step is no reason to wait if the step is older than the API server supports. The last step waits for the API
+// server.
 //
 // Rules: version-skew-waits, steps-never-back.
 func TestStepsAndTheVersionOfTheTargetCluster(t *testing.T) {

@@ -397,6 +397,15 @@ const (
 	// ReasonBuiltInPolicy surfaces when the manager's built-in policy found the machine unhealthy.
 	ReasonBuiltInPolicy = "BuiltInPolicy"
 
+	// ReasonRebootRequested surfaces when a health check with remediation.type Reboot, or the built-in policy with
+	// --health-remediation=Reboot, has found the machine unhealthy. The instance is rebooted first. The message names the
+	// policy.
+	ReasonRebootRequested = "RebootRequested"
+
+	// ReasonReplaceAfterReboot surfaces when the machine is replaced because reboots did not heal it, or because its
+	// instance cannot be rebooted. The message says which.
+	ReasonReplaceAfterReboot = "ReplaceAfterReboot"
+
 	// ReasonExternalRemediation surfaces when a MachineHealthCheck with the remediation type External found the machine
 	// unhealthy. A remediator outside Machinist must handle the machine. The message names the check.
 	ReasonExternalRemediation = "ExternalRemediation"

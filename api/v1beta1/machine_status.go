@@ -51,6 +51,10 @@ type MachineStatus struct {
 	// +optional
 	Power *PowerStatus `json:"power,omitempty"`
 
+	// reboot is the last reboot that was requested with the annotation machinist.dev/reboot.
+	// +optional
+	Reboot *RebootStatus `json:"reboot,omitempty"`
+
 	// version is the observed version of the kubelet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
@@ -83,7 +87,7 @@ type MachineStatus struct {
 
 	// conditions of the machine: Launched, Registered, NodeHealthy, UpToDate, Drained, DrainExtended, VolumesDetached,
 	// Ready, Deleting, Paused, Preserved, InterruptionNotice, RemediationRequested, CertificateApproved,
-	// Owned, PowerStateReached.
+	// Owned, PowerStateReached, Rebooted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

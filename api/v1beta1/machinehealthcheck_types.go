@@ -95,7 +95,7 @@ type UnhealthyNodeCondition struct {
 
 // UnhealthyMachineCondition is a Machine condition that makes the machine unhealthy if it lasts longer than a timeout.
 //
-// +kubebuilder:validation:XValidation:rule="!(self.type.lowerAscii() in ['launched', 'registered', 'nodehealthy', 'uptodate', 'drained', 'drainextended', 'volumesdetached', 'ready', 'deleting', 'paused', 'preserved', 'interruptionnotice', 'remediationrequested', 'certificateapproved', 'owned', 'powerstatereached'])",message="Machinist sets this condition, so it cannot make a machine unhealthy: use unhealthyNodeConditions, nodeStartupTimeout or spec.timeouts of the machines",fieldPath=".type"
+// +kubebuilder:validation:XValidation:rule="!(self.type.lowerAscii() in ['launched', 'registered', 'nodehealthy', 'uptodate', 'drained', 'drainextended', 'volumesdetached', 'ready', 'deleting', 'paused', 'preserved', 'interruptionnotice', 'remediationrequested', 'certificateapproved', 'owned', 'powerstatereached', 'rebooted'])",message="Machinist sets this condition, so it cannot make a machine unhealthy: use unhealthyNodeConditions, nodeStartupTimeout or spec.timeouts of the machines",fieldPath=".type"
 type UnhealthyMachineCondition struct {
 	// type of the Machine condition. The type is case-sensitive.
 	// +required
@@ -114,7 +114,7 @@ type UnhealthyMachineCondition struct {
 }
 
 // RemediationType defines what happens to an unhealthy machine.
-// +kubebuilder:validation:Enum=Replace;External;None
+// +kubebuilder:validation:Enum=Replace;Reboot;External;None
 type RemediationType string
 
 const (
@@ -177,11 +177,16 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.onTimeout) || has(self.templateRef)",message="requires templateRef",fieldPath=".onTimeout"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeout) || duration(self.timeout) > duration('0s')",message="must be longer than 0s",fieldPath=".timeout"
 type HealthCheckRemediation struct {
-	// type of remediation. With Replace, the owner of the machine replaces the machine. With External, the machine is
+	// type of remediation. With Replace, the owner of the machine replaces the machine. With Reboot, the instance is
+	// rebooted first, and the machine is replaced if this does not help. With External, the machine is
 	// marked for a remediator outside Machinist. With None, unhealthy machines are only counted. Defaults to Replace.
 	// +optional
 	// +kubebuilder:default=Replace
 	Type RemediationType `json:"type,omitempty"`
+
+	// reboot limits the reboots of a machine. It has an effect only with the type Reboot.
+	// +optional
+	Reboot *RebootRemediation `json:"reboot,omitempty"`
 
 	// maxRetries limits how many replacements in a row may be replaced again. If unset, there is no limit.
 	// +optional

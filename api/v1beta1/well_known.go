@@ -157,6 +157,13 @@ const (
 	// Value: expired (set by the manager), or any other value (set by a user).
 	AnnotationReplace = "machinist.dev/replace"
 
+	// AnnotationReboot requests a reboot of the Machine's instance. The provider reboots the instance once for each new
+	// value. Only the first 256 characters of the value count.
+	//
+	// On: Machine. Set by: users, machinist reboot, and the manager if a health check reboots machines.
+	// Value: a text that starts with remediation- (set by the manager), or any other value (set by a user).
+	AnnotationReboot = "machinist.dev/reboot"
+
 	// AnnotationAllowVersionSkew permits the rollout of a kubelet version that the target cluster's API server does not
 	// support. The annotation also turns off the warning about the unsupported version.
 	//

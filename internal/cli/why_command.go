@@ -258,7 +258,7 @@ func (e *explainer) denialOf(ctx context.Context, m *v1beta1.Machine, now time.T
 	switch {
 	case !machinestate.IsLive(m):
 		return nil
-	case machinestate.ToBeReplaced(m):
+	case machinestate.ToBeReplaced(m), machinestate.NeedsReboot(m):
 	case machinestate.HasReplaceAnnotation(m):
 		candidate.Reason = disruption.ReasonOfReplacement(m)
 	default:

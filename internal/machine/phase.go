@@ -30,6 +30,9 @@ func (p *pass) blocker() *metav1.Condition {
 	if p.waitsFor != nil {
 		return p.waitsFor
 	}
+	if rebooting := rebootBlocker(m); rebooting != nil {
+		return rebooting
+	}
 	if stopped := powerBlocker(m); stopped != nil {
 		return stopped
 	}

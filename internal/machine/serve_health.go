@@ -69,6 +69,9 @@ func (p *pass) checkHealth(ctx context.Context) (progress, error) {
 				return onError, err
 			}
 		}
+		if err := p.endRebootWithNode(ctx); err != nil {
+			return onError, err
+		}
 		p.endBoot()
 		p.markRunning()
 		return next, p.uncordonUnlessPreserved(ctx)

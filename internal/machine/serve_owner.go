@@ -40,6 +40,7 @@ func requestsWithoutOwner(m *v1beta1.Machine) (requests []string) {
 	marked := meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	switch reason := machinestate.RemediationReason(m); {
 	case !marked || machinestate.ReplacementExempt(m):
+	case reason == v1beta1.ReasonRebootRequested:
 	case !machinestate.IsExternalRemediation(reason) && reason != v1beta1.ReasonRemediateAnnotation:
 		requests = append(requests, "condition "+v1beta1.ConditionRemediationRequested)
 	}

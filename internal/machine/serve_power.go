@@ -12,6 +12,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
+	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -115,7 +116,11 @@ func (p *pass) shutDown(ctx context.Context, keepCapacity bool) (powerReport, er
 	message := fmt.Sprintf("The instance is shutting down. If it still runs after %s, it is stopped without waiting for "+
 		"its operating system.", v1beta1.ShutdownTimeout)
 	left := since.Add(v1beta1.ShutdownTimeout).Sub(p.now)
-	if left <= 0 {
+	switch reboot := p.machine.Status.Reboot; {
+	case machinestate.IsRebooting(p.machine) && reboot.Unresponsive:
+		action, left = provider.PowerForceOff, 0
+		message = "The kubelet does not report. The instance is stopped without waiting for its operating system."
+	case left <= 0:
 		action = provider.PowerForceOff
 		message = fmt.Sprintf("The instance did not shut down within %s. It is stopped without waiting for its operating "+
 			"system.", v1beta1.ShutdownTimeout)
@@ -144,7 +149,11 @@ func (p *pass) beginPowerStep(ctx context.Context, step v1beta1.PowerStep, bootI
 	if step == v1beta1.PowerStepShuttingDown {
 		reason, message = v1beta1.ReasonShuttingDown, "The provider is asked to stop the instance."
 	}
-	p.setCondition(v1beta1.ConditionPowerStateReached, false, reason, message)
+	kind := v1beta1.ConditionPowerStateReached
+	if machinestate.IsRebooting(p.machine) {
+		kind = v1beta1.ConditionRebooted
+	}
+	p.setCondition(kind, false, reason, message)
 	p.summarize()
 	if err := p.writeStatus(ctx); err != nil {
 		return err

@@ -17,6 +17,8 @@ import (
 func (p *pass) reachPowerState(ctx context.Context) (progress, error) {
 	m := p.machine
 	switch {
+	case machinestate.IsRebooting(m):
+		return next, nil
 	case m.Spec.PowerState == "":
 		p.endPower()
 		return next, nil
@@ -108,7 +110,7 @@ func (p *pass) managedPower() bool {
 // instance. An update that is in progress ends first.
 func (p *pass) updateWaitsForPower() bool {
 	m := p.machine
-	if !machinestate.IsStopped(m) || p.Power == nil || m.Status.Power == nil && isUpdating(p.original) {
+	if !machinestate.IsStopped(m) && !machinestate.IsRebooting(m) || p.Power == nil || m.Status.Power == nil && isUpdating(p.original) {
 		return false
 	}
 	switch {
@@ -117,7 +119,8 @@ func (p *pass) updateWaitsForPower() bool {
 		p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
 	default:
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending,
-			"The specification has changed, but the instance is stopped. The instance is updated when it runs again.")
+			"The specification has changed, but the instance is stopped or being rebooted. The instance is updated when it "+
+				"runs again.")
 	}
 	return true
 }

@@ -33,7 +33,8 @@ func (o Facts) replaceMachine() *track {
 	var turn Step
 	c := o.condition(v1beta1.ConditionRemediationRequested)
 	switch {
-	case c != nil && c.Status == metav1.ConditionTrue && !machinestate.IsExternalRemediation(c.Reason):
+	case c != nil && c.Status == metav1.ConditionTrue && !machinestate.IsExternalRemediation(c.Reason) &&
+		c.Reason != v1beta1.ReasonRebootRequested:
 		t = begin(Replace, c.LastTransitionTime.Time)
 		turn = blockedStep("Turn", c)
 		turn.WaitedFor = "the set to replace the machine, within spec.remediation.maxInFlight"

@@ -92,6 +92,36 @@ func nodeMeanings() map[string]Meaning {
 			NextStep:     "Machinist tries again automatically.",
 			Instructions: "Fix the cause that the message names. To leave the instance as it is, remove spec.powerState: kubectl edit machines.machinist.dev NAME",
 		},
+		v1beta1.ConditionRebooted + "/" + v1beta1.ReasonStopped: {
+			Explanation:  "A reboot of the machine's instance was requested, but spec.powerState is Stopped.",
+			NextStep:     "The instance is rebooted when it runs again.",
+			Instructions: "To start the instance: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":\"Running\"}}'",
+		},
+		v1beta1.ConditionRebooted + "/" + v1beta1.ReasonPowerNotSupported: {
+			Explanation:  "A reboot of the machine's instance was requested, but the provider cannot stop and start the instance.",
+			NextStep:     "The instance stays as it is.",
+			Instructions: "To replace the machine instead: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationReplace + "=",
+		},
+		v1beta1.ConditionRebooted + "/" + v1beta1.ReasonPowerError: {
+			Explanation:  "The provider failed to stop or to start the instance for a reboot.",
+			NextStep:     "Machinist tries again automatically.",
+			Instructions: "Fix the cause that the message names. To replace the machine instead: kubectl annotate machines.machinist.dev NAME " + v1beta1.AnnotationReplace + "=",
+		},
+		v1beta1.ReasonRebooted: {Explanation: "The instance of the machine was rebooted, and its Node is Ready again."},
+		v1beta1.ReasonBooting: {
+			Explanation: "The instance of the machine was started again after a reboot, and its Node is not Ready yet.",
+			NextStep:    "When the Node is Ready, Machinist uncordons it. If this takes longer than spec.timeouts.creation, the reboot has failed.",
+		},
+		v1beta1.ReasonRebootFailed: {
+			Explanation:  "The Node did not become Ready after a reboot of its instance.",
+			NextStep:     mayRecover,
+			Instructions: "Inspect the console of the instance. To reboot the instance again: kubectl annotate --overwrite machines.machinist.dev NAME " + v1beta1.AnnotationReboot + "=\"$(date +%s)\"",
+		},
+		v1beta1.ReasonRebootCancelled: {
+			Explanation:  "A reboot of the machine's instance ended early. The message says why.",
+			NextStep:     "The instance is not rebooted for this request any more.",
+			Instructions: "To request another reboot: kubectl annotate --overwrite machines.machinist.dev NAME " + v1beta1.AnnotationReboot + "=\"$(date +%s)\"",
+		},
 		v1beta1.ReasonNodeConditionsFailed: {Explanation: "The Node of the machine is Ready, but reports a problem in another condition.",
 			NextStep:     "A health policy that names this condition requests the replacement of the machine.",
 			Instructions: "To see the conditions: kubectl describe node NODE"},

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/machine/machinestate"
 )
 
-// ReasonOf returns the reason of a machine's disruption. A machine is disrupted while it is being deleted or updated
-// in place. For all other machines, the second result is false. The second result is also false for a machine without
+// ReasonOf returns the reason of a machine's disruption. A machine is disrupted while it is being deleted, rebooted or
+// updated in place. For all other machines, the second result is false. The second result is also false for a machine without
 // a Node or instance, and for a machine with a delete mark.
 //
 // The API does not record why a machine is deleted. Therefore a machine that an administrator deletes counts as
@@ -28,6 +28,8 @@ func ReasonOf(m *v1beta1.Machine) (v1beta1.DisruptionReason, bool) {
 			return "", false
 		}
 		return reasonOfDeletion(m), true
+	case machinestate.IsRebootOpen(m) && !machinestate.NeedsReboot(m) && !machinestate.ToBeReplaced(m):
+		return v1beta1.DisruptionRemediation, true
 	case handover.Updating(m) && !(handover.UpdateRejected(m) && machinestate.IsReady(m)):
 		return v1beta1.DisruptionInPlaceUpdate, true
 	}

@@ -197,7 +197,8 @@ func failedToLaunch(m *v1beta1.Machine) (failed v1beta1.FailedMachine, ok bool) 
 func requestedByHealthCheck(reason string) bool {
 	switch reason {
 	case v1beta1.ReasonMachineHealthCheck, v1beta1.ReasonBuiltInPolicy, v1beta1.ReasonExternalRemediation,
-		v1beta1.ReasonExternalRemediationFailed, v1beta1.ReasonReplaceAfterRemediation:
+		v1beta1.ReasonExternalRemediationFailed, v1beta1.ReasonReplaceAfterRemediation, v1beta1.ReasonRebootRequested,
+		v1beta1.ReasonReplaceAfterReboot:
 		return true
 	}
 	return false

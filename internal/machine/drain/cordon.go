@@ -106,7 +106,9 @@ func (p *nodePatch) unschedulable(value bool, annotation any) {
 
 func (p *nodePatch) taints(node *corev1.Node, taints []corev1.Taint) {
 	p.Metadata.ResourceVersion = node.ResourceVersion
-	p.Spec = maps.Clone(p.Spec)
+	if p.Spec = maps.Clone(p.Spec); p.Spec == nil {
+		p.Spec = map[string]any{}
+	}
 	p.Spec["taints"] = taints
 }
 

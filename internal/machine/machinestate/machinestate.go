@@ -98,12 +98,14 @@ func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || IsIn
 //
 // A machine that Machinist stops or has stopped does not count, unless its instance is gone.
 func FailedOrUnhealthy(m *v1beta1.Machine) bool {
-	if IsStopped(m) && !HasVanished(m) {
+	reason := RemediationReason(m)
+	rebootFailed := reason == v1beta1.ReasonReplaceAfterReboot && m.Spec.PowerState != v1beta1.PowerStopped
+	if IsStopped(m) && !HasVanished(m) && !rebootFailed {
 		return false
 	}
 	return HasFailed(m) ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) &&
-			!IsExternalRemediation(RemediationReason(m))
+			!IsExternalRemediation(reason) && reason != v1beta1.ReasonRebootRequested
 }
 
 // IsExternalRemediation reports whether the reason of the condition RemediationRequested leaves a machine to a

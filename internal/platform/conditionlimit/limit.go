@@ -26,7 +26,7 @@ var (
 		v1beta1.ConditionDrained, v1beta1.ConditionDrainExtended, v1beta1.ConditionVolumesDetached, v1beta1.ConditionReady,
 		v1beta1.ConditionDeleting, v1beta1.ConditionPaused, v1beta1.ConditionPreserved, v1beta1.ConditionInterruptionNotice,
 		v1beta1.ConditionRemediationRequested, v1beta1.ConditionCertificateApproved,
-		v1beta1.ConditionOwned, v1beta1.ConditionPowerStateReached,
+		v1beta1.ConditionOwned, v1beta1.ConditionPowerStateReached, v1beta1.ConditionRebooted,
 	}}
 	Fleet = Kind{Most: 32, Own: []string{
 		v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown, v1beta1.ConditionReplicaFailure,

@@ -105,6 +105,8 @@ func TestHealthCheck(t *testing.T) {
 		{"remediation template", healthCheck, []change{{"spec/remediation", map[string]any{"type": "External",
 			"timeout": "10m", "onTimeout": "Replace", "templateRef": map[string]any{"apiVersion": "fencing.example.com/v1",
 				"kind": "PowerCycleTemplate", "namespace": "fencing", "name": "power.cycle-1"}}}}},
+		{"reboot", healthCheck, []change{{"spec/remediation/type", "Reboot"}, {"spec/remediation/reboot/maxAttempts", 10},
+			{"spec/remediation/reboot/timeout", "5m"}}},
 	})
 }
 

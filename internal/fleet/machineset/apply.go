@@ -40,6 +40,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 		p.scaleDown(ctx, plan),
 	)
 	remediated, failed := p.remediate(ctx, plan)
+	failed = errors.Join(failed, p.reboot(ctx, plan))
 	switch err = errors.Join(err, failed); {
 	case err != nil && onlyConflicts(err):
 		p.requeueIn(queueing.ConflictDelay)

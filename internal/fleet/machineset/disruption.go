@@ -94,7 +94,7 @@ func (p *Plan) recordPlanned() {
 	if len(p.permitted) == 0 {
 		return
 	}
-	machines := slices.Concat(p.Delete, p.Remediate)
+	machines := slices.Concat(p.Delete, p.Remediate, p.Reboot)
 	for _, u := range p.HandOver {
 		machines = append(machines, u.From)
 	}
@@ -173,7 +173,8 @@ func (s *State) mayDisrupt(live int) bool {
 	_, others := s.splitSteady()
 	return s.Set.Spec.Template.Spec.ExpireAfter != nil || live > int(s.Set.ReplicasOrDefault()) ||
 		slices.ContainsFunc(others, func(m *v1beta1.Machine) bool {
-			return machinestate.IsLive(m) && (machinestate.ToBeReplaced(m) || machinestate.HasReplaceAnnotation(m))
+			return machinestate.IsLive(m) && (machinestate.ToBeReplaced(m) || machinestate.NeedsReboot(m) ||
+				machinestate.HasReplaceAnnotation(m))
 		})
 }
 

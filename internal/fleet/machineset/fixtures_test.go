@@ -216,6 +216,7 @@ func (p Plan) String() string {
 	}
 	list("deny", denied)
 	list("replace", p.Remediate)
+	list("reboot", p.Reboot)
 	if p.Create > 0 {
 		parts = append(parts, fmt.Sprintf("create %d", p.Create))
 	}

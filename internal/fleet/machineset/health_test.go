@@ -30,6 +30,8 @@ func TestRemediable(t *testing.T) {
 		{"marked by a check", requested(true, v1beta1.ReasonMachineHealthCheck), true},
 		{"marked by an annotation", requested(true, v1beta1.ReasonRemediateAnnotation), true},
 		{"marked for an external remediator", requested(true, v1beta1.ReasonExternalRemediation), false},
+		{"marked for a reboot", requested(true, v1beta1.ReasonRebootRequested), true},
+		{"to be replaced after a reboot", requested(true, v1beta1.ReasonReplaceAfterReboot), true},
 		{"not marked", requested(false, v1beta1.ReasonMachineHealthCheck), false},
 		{"failed", broken, true},
 		{"failed, with exhausted retries", both(exhausted, broken), false},

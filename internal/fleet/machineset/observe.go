@@ -315,5 +315,5 @@ func (p *pass) refreshReplacements(set *v1beta1.MachineSet,
 	if set.UID == p.state.Set.UID {
 		p.shared.keepReplacements(set.UID, in)
 	}
-	return in.InFlight(machines), recovered
+	return in.InFlight(machines) + rebootsInFlight(machines, in), recovered
 }

@@ -26,7 +26,7 @@ const (
 const recoveryGrace = time.Minute
 
 func remediable(m *v1beta1.Machine) bool {
-	return machinestate.IsLive(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) &&
+	return machinestate.IsLive(m) && (machinestate.ToBeReplaced(m) || machinestate.NeedsReboot(m)) && !machinestate.ReplacementExempt(m) &&
 		!machinestate.IsUnchangeable(m) &&
 		!preservation.MustPreserve(m) && machinestate.UnlaunchableCondition(m) == nil
 }
@@ -109,7 +109,13 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	free := s.MaxInFlight - s.InFlight
 	may = may[:min(len(may), free)]
 	p.deny(denied[:min(len(denied), free-len(may))])
-	p.Remediate = append(p.Remediate, may...)
+	for _, m := range may {
+		if machinestate.NeedsReboot(m) {
+			p.Reboot = append(p.Reboot, m)
+		} else {
+			p.Remediate = append(p.Remediate, m)
+		}
+	}
 }
 
 // instanceLost reports whether the instance is gone or the cloud is about to remove it. A machine without its instance
@@ -278,6 +284,8 @@ func (r Replacements) Refresh(machines []*v1beta1.Machine, replicas int, minRead
 			left = append(left, "")
 			missing--
 		case m == nil: // Replicas were lowered, so no machine is missing any more.
+		case isRebootInFlight(m):
+			left = append(left, name)
 		case machinestate.IsAvailable(m, minReadySeconds, now):
 			recovered = true
 		default:

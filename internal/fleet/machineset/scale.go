@@ -119,6 +119,8 @@ type Plan struct {
 	reasonsToDelete map[types.UID]string
 	// Remediate is the list of broken machines that the set deletes in order to replace them.
 	Remediate []*v1beta1.Machine
+	// Reboot is the list of unhealthy machines whose reboot the set requests.
+	Reboot []*v1beta1.Machine
 	// Denials is the list of disruptions that budgets or exemptions prevent now.
 	Denials []disruption.Denial
 	// Create is the number of machines that the set creates. With a placement, Places has a place for each of them.
@@ -161,13 +163,14 @@ func (p Plan) IsEmpty() bool { return !p.DependsOnCount() && len(p.Release) == 0
 
 // DependsOnCount reports whether the plan depends on the number of machines.
 func (p Plan) DependsOnCount() bool {
-	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
+	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 ||
+		len(p.Reboot) > 0 || p.Create > 0
 }
 
 // withoutCounting returns the plan without the changes that depend on the number of machines. The next plan is made
 // after the duration d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
-	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create, p.Places = nil, nil, nil, nil, 0, nil
+	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Reboot, p.Create, p.Places = nil, nil, nil, nil, nil, 0, nil
 	p.IsPostponed = true
 	p.waitFor(d)
 	return p

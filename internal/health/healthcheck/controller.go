@@ -142,13 +142,13 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	errs = append(errs, p.updateRemediations(ctx, groups, desired, situation))
 	for i, g := range groups {
-		errs = append(errs, p.report(ctx, g, decisions[i]))
+		errs = append(errs, p.report(ctx, g, decisions[i]), p.forgetAttempts(ctx, decisions[i].Recovered))
 	}
 	if slices.ContainsFunc(errs, apierrors.IsConflict) {
 		// The cache is outdated, so more Nodes may be unhealthy than it shows.
 		return p.retryConflicts(errors.Join(errs...))
 	}
-	errs = append(errs, p.updateMarks(ctx, desired, situation))
+	errs = append(errs, p.updateMarks(ctx, desired, situation), p.requestReboots(ctx))
 	return p.retryConflicts(errors.Join(errs...))
 }
 

@@ -44,6 +44,10 @@ type Evaluation struct {
 // the Node was deleted, the machine is unhealthy at once, without a timeout. Evaluate records new observations in
 // clock.Observations.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
+	return p.afterReboot(p.evaluate(m, node, now, clock), m, now, clock)
+}
+
+func (p Policy) evaluate(m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case machinestate.IsStopped(m) && !machinestate.HasVanished(m):
 		return Evaluation{Health: HealthUnknown} // Machinist stops or starts the instance.

@@ -78,6 +78,8 @@ type Decision struct {
 	DesiredConditions []DesiredCondition
 	// Exhausted contains the unhealthy machines that are not remediated because too many replacements in a row failed.
 	Exhausted []string
+	// Recovered contains the machines that have been healthy long enough after a reboot.
+	Recovered []*v1beta1.Machine
 	// RecheckAfter is the time after which Decide must be called again, even without an event. Zero means never.
 	RecheckAfter time.Duration
 }
@@ -92,6 +94,7 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		clock := s.Clocks.ForDomains(subject.domains()...)
 		v := Evaluate(p, subject.Machine, subject.Node, s.Now, clock)
 		evaluations[i], progress[i] = v, p.progress(subject, s.Now, clock)
+		j.forgetReboots(p, subject, v, s.Now, clock)
 		j.ExpectedCount++
 		if v.Health == HealthHealthy {
 			j.HealthyCount++
@@ -132,9 +135,14 @@ func Decide(p Policy, subjects []Subject, s Situation) Decision {
 		case v.Health == HealthUnhealthy && p.Type != v1beta1.RemediationNone &&
 			!tooMany && !tooFew && !s.Meltdown.Affects(subject.domains()...) && !subject.OwnerFrozen &&
 			p.needsMark(subject.Machine):
+			why, ok := p.remediation(subject.Machine)
+			if !ok {
+				j.recheckIn(time.Second)
+				continue
+			}
 			j.DesiredConditions = append(j.DesiredConditions, DesiredCondition{Subject: subject, RequestsReplacement: true,
-				Reason: ConditionReason{p.markReason(subject, progress[i]),
-					p.Name + ": " + strings.TrimSpace(v.Explanation+" "+progress[i].Explanation) + nodeNote(subject)}})
+				Reason: ConditionReason{p.markReason(subject, progress[i], why.Reason),
+					p.Name + ": " + strings.TrimSpace(v.Explanation+" "+progress[i].Explanation) + why.Message + nodeNote(subject)}})
 		}
 	}
 	slices.Sort(j.Targets)

@@ -42,6 +42,8 @@ type Policy struct {
 	MaxRetries *int32
 	// External is nil unless another operator remediates the machines from a template.
 	External *External
+	// Reboots is nil unless the instance of an unhealthy machine is rebooted first.
+	Reboots *Reboots
 }
 
 // PolicyOf returns the policy of a MachineHealthCheck. Empty and invalid fields get their defaults.
@@ -55,6 +57,7 @@ func PolicyOf(c *v1beta1.MachineHealthCheck) Policy {
 		MaxRetries:        c.Spec.Remediation.MaxRetries,
 		External:          externalOf(c.Spec.Remediation),
 	}
+	p.Reboots = rebootsOf(c.Spec.Remediation)
 	if p.Type == v1beta1.RemediationExternal {
 		p.Reason = v1beta1.ReasonExternalRemediation
 	}
@@ -102,6 +105,8 @@ type BuiltIn struct {
 	// MeltdownThreshold is a percentage of nodes. If a higher percentage of the nodes is unhealthy, there is a
 	// meltdown.
 	MeltdownThreshold int
+	// Remediation is Replace or Reboot.
+	Remediation string
 }
 
 // AddFlags adds the flags with their defaults.
@@ -113,6 +118,8 @@ func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
 		"Node conditions that make a machine unhealthy: TYPE, TYPE=STATUS or TYPE=STATUS:TIMEOUT, such as DiskPressure=True:10m. The default STATUS is True, and the default TIMEOUT is --health-timeout. Entries for Ready=Unknown and Ready=False change only their timeouts. Applies to machines that no MachineHealthCheck selects")
 	fs.StringVar(&b.MaxUnhealthy, "health-max-unhealthy", v1beta1.DefaultMaxUnhealthy,
 		"number or percentage of the machines of a namespace that may be unhealthy. If more are unhealthy, none of them is replaced. Applies to machines that no MachineHealthCheck selects")
+	fs.StringVar(&b.Remediation, "health-remediation", string(v1beta1.RemediationReplace),
+		"Replace, or Reboot to reboot the instance of an unhealthy machine once before the machine is replaced. Applies to machines that no MachineHealthCheck selects")
 	fs.IntVar(&b.MeltdownThreshold, "health-meltdown-threshold", DefaultMeltdownThreshold,
 		"percentage of the running machines in the fleet, a zone or a namespace. If more of these machines are unhealthy, none of them is replaced")
 }
@@ -129,6 +136,13 @@ func (b *BuiltIn) Policy() (Policy, error) {
 	}
 	if n, err := intstr.GetScaledValueFromIntOrPercent(&p.MaxUnhealthy, 100, false); err != nil || n < 0 {
 		errs = append(errs, fmt.Errorf("--health-max-unhealthy is %q; it must be a number or a percentage", b.MaxUnhealthy))
+	}
+	switch remediation := v1beta1.RemediationType(b.Remediation); remediation {
+	case "", v1beta1.RemediationReplace:
+	case v1beta1.RemediationReboot:
+		p.Type, p.Reboots = remediation, rebootsOf(v1beta1.HealthCheckRemediation{Type: remediation})
+	default:
+		errs = append(errs, fmt.Errorf("--health-remediation is %q; it must be Replace or Reboot", b.Remediation))
 	}
 	if b.MeltdownThreshold < 1 || b.MeltdownThreshold > 100 {
 		errs = append(errs, fmt.Errorf("--health-meltdown-threshold is %d; it must be between 1 and 100",

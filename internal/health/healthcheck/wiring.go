@@ -117,7 +117,7 @@ func evaluated(m *v1beta1.Machine) []metav1.Condition {
 		switch c.Type {
 		case v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady, v1beta1.ConditionUpToDate,
 			v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice,
-			v1beta1.ConditionPowerStateReached:
+			v1beta1.ConditionPowerStateReached, v1beta1.ConditionRebooted:
 			all = append(all, c)
 		default:
 			if !slices.Contains(conditionlimit.Machine.Own, c.Type) {

@@ -40,6 +40,10 @@ func markedAt(at time.Time, reason string) func(*v1beta1.Machine) {
 	}
 }
 
+func preserved(m *v1beta1.Machine) {
+	m.Annotations[v1beta1.AnnotationPreservedUntil] = rebootTime.Add(time.Hour).Format(time.RFC3339)
+}
+
 func requested(value string) func(*v1beta1.Machine) {
 	return func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationReboot] = value }
 }
@@ -47,7 +51,6 @@ func requested(value string) func(*v1beta1.Machine) {
 // Rules: reboot-once, reboot-waits, reboot-cancelled, reboot-again-while-booting, reboot-request-of-manager.
 func TestPlanReboot(t *testing.T) {
 	t.Parallel()
-	preserved := func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationPreserve] = "true" }
 	stopped := func(m *v1beta1.Machine) { m.Spec.PowerState = v1beta1.PowerStopped }
 	failed := func(m *v1beta1.Machine) { m.Status.FailureReason = v1beta1.FailureInstanceVanished }
 	withoutRequest := func(m *v1beta1.Machine) { m.Annotations = nil }
@@ -132,7 +135,7 @@ func FuzzPlanReboot(f *testing.F) {
 			m.Status.Reboot = nil
 		}
 		if on(1) {
-			m.Annotations[v1beta1.AnnotationPreserve] = "true"
+			preserved(m)
 		}
 		if on(2) {
 			m.Spec.PowerState = v1beta1.PowerStopped

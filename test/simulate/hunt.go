@@ -37,7 +37,7 @@ type hunt struct {
 
 func allMutants() []mutant {
 	return slices.Concat(controllerMutants(), setMutants(), machineMutants(), placementMutants(),
-		dimensionMutants(), powerMutants())
+		dimensionMutants(), powerMutants(), rebootMutants())
 }
 
 func (h hunt) chosen() ([]mutant, error) {

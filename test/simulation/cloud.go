@@ -48,6 +48,8 @@ type Cloud struct {
 	// can be started again.
 	ignoresShutdown bool
 	noCapacityUntil time.Time
+	// rebootHeals is true if a silent kubelet reports again after the next start of its instance.
+	rebootHeals bool
 }
 
 type instance struct {
@@ -170,7 +172,7 @@ func (c *Cloud) elapse(w *World) {
 	c.giveUp(w)
 	for _, in := range c.instances {
 		c.giveAddresses(in)
-		in.switchPower(now)
+		in.switchPower(now, c.rebootHeals)
 		if in.State == provider.StatePending && !in.willFail && !now.Before(in.born.Add(c.bootTime(in))) {
 			in.State, in.CreateHandle = provider.StateRunning, ""
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/test/apiserver"
 )
 
@@ -204,7 +205,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 		return
 	}
 	silent := readiness(node) == corev1.ConditionUnknown
-	if !o.mayHave(id, v1beta1.AnnotationSkipDrain) {
+	if !o.mayHave(id, v1beta1.AnnotationSkipDrain) && !(silent && machinestate.IsRebooting(m)) {
 		start, known := o.drainBegan(m)
 		left := o.world.podsWhere(func(p *corev1.Pod) bool {
 			behavior, _ := treatment(m, p)

@@ -8,6 +8,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/apiserver"
 	"machinist.dev/machinist/test/controllermanager"
 )
@@ -112,13 +113,13 @@ func (w *World) mountedOn(node *corev1.Node) (all []corev1.UniqueVolumeName) {
 func outOfService(node *corev1.Node) bool { return controllermanager.OutOfService(node) }
 
 // mayPutOutOfService checks the out-of-service taint of a node. The taint forces the detachment of volumes, so the
-// instance must be gone.
+// instance must be gone or stopped.
 func (o *oracle) mayPutOutOfService(c apiserver.Change, node *corev1.Node) {
 	before, _ := c.Old.(*corev1.Node)
 	if c.Actor != Provider || !outOfService(node) || before == nil || outOfService(before) {
 		return
 	}
-	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil {
-		o.breach("volumes", "node %s was marked as out of service while its instance %s exists", node.Name, in.ProviderID)
+	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil && in.State != provider.StateStopped {
+		o.breach("volumes", "node %s was marked as out of service while its instance %s runs", node.Name, in.ProviderID)
 	}
 }

@@ -37,12 +37,13 @@ type power struct {
 
 func (in *instance) bootID() string { return fmt.Sprintf("%s/%d", in.ProviderID, in.boots) }
 
-func (in *instance) switchPower(now time.Time) {
+func (in *instance) switchPower(now time.Time, heals bool) {
 	if in.switchAt.IsZero() || now.Before(in.switchAt) || !in.dying.IsZero() {
 		return
 	}
 	if in.State = in.switchTo; in.State == provider.StateRunning {
 		in.boots++
+		in.hung = in.hung && !heals
 	}
 	in.switchAt = time.Time{}
 }
@@ -57,7 +58,9 @@ func (d driver) SetPower(_ context.Context, req provider.PowerRequest) (out *pro
 		if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
 			return err
 		}
-		if req.Action != provider.PowerOn {
+		if req.Action == provider.PowerOn {
+			d.process.world.oracle.mayReboot(in, req.Machine.UID)
+		} else {
 			d.process.world.oracle.mayStop(in, req.Machine.UID)
 		}
 		if node := d.process.world.node(in.NodeName); in.node == "" && node != nil {
@@ -98,7 +101,7 @@ func (c *Cloud) requestPower(in *instance, action provider.PowerAction, late boo
 		return provider.Errorf(provider.ResourceExhausted, "no host has capacity for instance %s", in.ProviderID)
 	}
 	in.switchAt, in.switchTo = c.now().Add(takes), wanted
-	in.switchPower(c.now())
+	in.switchPower(c.now(), c.rebootHeals)
 	return nil
 }
 
@@ -186,8 +189,10 @@ func stoppedMachines(n int) func(*World) bool {
 	}
 }
 
-// isToStop reports whether the Node of a machine must be drained because its instance is stopped.
-func isToStop(m *v1beta1.Machine) bool { return m.Spec.PowerState == v1beta1.PowerStopped }
+// isToStop reports whether the Node of a machine must be drained because its instance is stopped or rebooted.
+func isToStop(m *v1beta1.Machine) bool {
+	return m.Spec.PowerState == v1beta1.PowerStopped || isToReboot(m)
+}
 
 // mayStop checks that an instance may be stopped now: a user has asked for this, the request was recorded, and the Node
 // is drained.
@@ -198,7 +203,8 @@ func (o *oracle) mayStop(in *instance, id uid) {
 		return
 	}
 	o.judged["power"]++
-	asked := false
+	o.mayRebootForCheck(m)
+	asked := o.wasToReboot(id)
 	for _, v := range o.history[id] {
 		asked = asked || v.machine != nil && v.machine.Spec.PowerState == v1beta1.PowerStopped
 	}

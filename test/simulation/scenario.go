@@ -114,7 +114,7 @@ func Scenarios() []Scenario {
 		failureScenarios(),
 		wayOutScenarios(), replicasScenarios(), refusedDeleteScenarios(), pinnedScenarios(), otherIDScenarios(),
 		forceDeleteScenarios(), placementScenarios(), canaryScenarios(), versionStepScenarios(), remediationScenarios(),
-		powerScenarios())
+		powerScenarios(), rebootScenarios())
 }
 
 // churn returns actions of impatient users who change a deployment while instances break.

@@ -100,11 +100,12 @@ func IsRebootOpen(m *v1beta1.Machine) bool {
 	return IsRebooting(m) || ok && (m.Status.Reboot == nil || m.Status.Reboot.Request != request)
 }
 
-// RemediationRebootOf returns the last reboot that the manager has requested, if the provider has begun or ended it.
-// Otherwise, the result is nil.
+// RemediationRebootOf returns the last reboot that the manager has requested, if the provider has begun to stop the
+// instance, or if the reboot has ended. Otherwise, the result is nil.
 func RemediationRebootOf(m *v1beta1.Machine) *v1beta1.RebootStatus {
 	r := m.Status.Reboot
-	if last := LastRemediationReboot(m); r == nil || last.Attempt == 0 || r.Request != last.String() {
+	if last := LastRemediationReboot(m); r == nil || r.State == v1beta1.RebootDraining || last.Attempt == 0 ||
+		r.Request != last.String() {
 		return nil
 	}
 	return r

@@ -1,0 +1,177 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
+)
+
+func rebootScenarios() []Scenario {
+	web := []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 1, grace: 20, slow: true}}
+	const all = Health | Orphans
+	scenario := func(name string, variants int, base *v1beta1.MachineDeployment, apps []app, script func(*rand.Rand) []Action) Scenario {
+		return Scenario{Name: name, Group: Power, Controllers: all, Variants: variants, Base: base, Apps: apps, Script: script}
+	}
+	two, three := fleet(2, "a", drained), fleet(3, "a")
+	return []Scenario{
+		scenario("reboot", 2, two, web, func(r *rand.Rand) []Action {
+			actions := []Action{leavesRebootedMachines(), requestReboot(0, "one")}
+			if r.IntN(2) == 0 {
+				actions = append(actions, requestReboot(0, "two").after(upTo(r, 2*time.Minute)))
+			}
+			return append(actions, lasting(2)...)
+		}),
+		scenario("reboot-shutdown-ignored", 1, two, nil, func(*rand.Rand) []Action {
+			return append([]Action{leavesRebootedMachines(),
+				changeWorld("shutdowns are ignored", func(w *World) { w.cloud.ignoresShutdown = true }),
+				requestReboot(0, "one")}, lasting(2)...)
+		}),
+		scenario("reboot-no-capacity", 1, two, nil, func(*rand.Rand) []Action {
+			return append([]Action{leavesRebootedMachines(),
+				changeWorld("the cloud has no capacity for 15 minutes", func(w *World) {
+					w.cloud.noCapacityUntil = w.clock.at.Add(15 * time.Minute)
+				}), requestReboot(0, "one")}, lasting(3)...)
+		}),
+		scenario("reboot-then-stop", 2, two, nil, func(r *rand.Rand) []Action {
+			return append([]Action{leavesRebootedMachines(), requestReboot(0, "one"),
+				setPowerState(0, v1beta1.PowerStopped).after(upTo(r, time.Minute)),
+				setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}, lasting(1)...)
+		}),
+		scenario("reboot-heals", 2, three, nil, func(r *rand.Rand) []Action {
+			return append([]Action{stopUsers(), leavesRebootedMachines(), checkWithReboots(),
+				changeWorld("a reboot heals", func(w *World) { w.cloud.rebootHeals = true }), silence(r.IntN(3)),
+				wait(0).waitFor("an instance was rebooted", rebooted)}, lasting(2)...)
+		}),
+		scenario("reboot-does-not-heal", 2, three, nil, func(r *rand.Rand) []Action {
+			return append([]Action{stopUsers(), checkWithReboots(), silence(r.IntN(3)),
+				wait(0).waitFor("an instance was rebooted", rebooted),
+				wait(0).waitFor("a machine was replaced", func(w *World) bool { return w.everMade() > 3 })}, lasting(1)...)
+		}),
+	}
+}
+
+// checkWithReboots returns an action that creates a health check that reboots unhealthy machines first.
+func checkWithReboots() Action {
+	create := check(v1beta1.DefaultMaxUnhealthy)
+	return Action{Name: "create a health check that reboots machines", Do: func(ctx context.Context, w *World,
+		c client.Client) error {
+		return create.Do(ctx, w, withReboots{c})
+	}}
+}
+
+// withReboots is a client that creates health checks with reboots.
+type withReboots struct{ client.Client }
+
+func (c withReboots) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	o.(*v1beta1.MachineHealthCheck).Spec.Remediation.Type = v1beta1.RemediationReboot
+	return c.Client.Create(ctx, o, options...)
+}
+
+// requestReboot sets the annotation of one of the machines that existed first.
+func requestReboot(i int, value string) Action {
+	return Action{Name: "request the reboot " + value, Do: func(ctx context.Context, w *World, c client.Client) error {
+		machines := w.machines()
+		if i >= len(machines) {
+			return nil
+		}
+		changed := machines[i].DeepCopy()
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationReboot, value)
+		w.logf("the machine is %s", changed.Name)
+		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(machines[i])))
+	}}
+}
+
+// isToReboot reports whether the Node of a machine must be drained because its instance is rebooted.
+func isToReboot(m *v1beta1.Machine) bool {
+	_, requested := m.Annotations[v1beta1.AnnotationReboot]
+	return requested || machinestate.IsRebooting(m)
+}
+
+// rebootValues returns the different values of the annotation that a machine has had.
+func (o *oracle) rebootValues(id uid) map[string]bool {
+	values := map[string]bool{}
+	for _, v := range o.history[id] {
+		if v.machine == nil {
+			continue
+		}
+		if value, requested := v.machine.Annotations[v1beta1.AnnotationReboot]; requested {
+			values[value] = true
+		}
+	}
+	return values
+}
+
+// rebooted reports whether an instance was started again, or is not listed any more.
+func rebooted(w *World) bool {
+	return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.boots > 0 }) || w.everMade() > 3
+}
+
+// mayRebootForCheck checks that a health check does not reboot a machine that had been healthy before the instance was
+// stopped.
+func (o *oracle) mayRebootForCheck(m *v1beta1.Machine) {
+	power, requested := m.Status.Power, m.Annotations[v1beta1.AnnotationReboot]
+	if !strings.HasPrefix(requested, "remediation-") || power == nil || m.Status.NodeRef == nil || o.world.safety.nodes == nil {
+		return
+	}
+	o.judged["reboot for check"]++
+	if h, known := o.world.safety.healthOf(m); known && h.healthy && power.Since.Sub(h.since) > healthKnownAfter {
+		o.breach("reboot", "a health check reboots machine %s, which was healthy since %s", m.Name, h.since.Sub(epoch))
+	}
+}
+
+// wasToReboot reports whether a reboot of the machine was requested, by a user, or by the manager while the Node of the
+// machine was unhealthy.
+func (o *oracle) wasToReboot(id uid) bool { return len(o.rebootValues(id)) > 0 }
+
+// mayReboot checks a request to start the instance of a machine without powerState: there is at most one start for each
+// value of the annotation.
+func (o *oracle) mayReboot(in *instance, id uid) {
+	m := o.machines[id]
+	if m == nil || in.owner() != id || m.Spec.PowerState != "" {
+		return
+	}
+	o.judged["reboot"]++
+	for _, v := range o.history[id] {
+		if v.machine != nil && v.machine.Spec.PowerState != "" {
+			return
+		}
+	}
+	if values := len(o.rebootValues(id)); in.boots > values || in.boots == values && in.State != "Running" &&
+		in.switchAt.IsZero() {
+		o.breach("reboot", "instance %s of machine %s is started again after %d starts, but %d reboots were requested",
+			in.ProviderID, m.Name, in.boots, values)
+	}
+}
+
+// leavesRebootedMachines checks after each write that a reboot replaces no machine and no Node.
+func leavesRebootedMachines() Action {
+	return addStatement("rebooted machines stay", func(w *World) string {
+		for _, m := range w.machines() {
+			in := w.cloud.byID(m.Spec.ProviderID)
+			if !m.DeletionTimestamp.IsZero() {
+				return fmt.Sprintf("machine %s is deleted", m.Name)
+			}
+			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+			if c != nil && c.Reason != v1beta1.ReasonRebootRequested {
+				return fmt.Sprintf("the replacement of machine %s is requested", m.Name)
+			}
+			if in == nil || in.node == "" {
+				continue
+			}
+			if node := w.node(in.NodeName); node == nil || node.UID != in.node {
+				return fmt.Sprintf("the Node of machine %s was replaced", m.Name)
+			}
+		}
+		return ""
+	})
+}

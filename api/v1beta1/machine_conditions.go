@@ -61,6 +61,10 @@ const (
 	// ConditionPowerStateReached is True when the instance has the state in spec.powerState. While powerState is not set,
 	// the condition is missing.
 	ConditionPowerStateReached = "PowerStateReached"
+
+	// ConditionRebooted is False while a requested reboot waits or is in progress, and after a reboot that failed. The
+	// condition is True when the Node is Ready again. Without the annotation machinist.dev/reboot, the condition is missing.
+	ConditionRebooted = "Rebooted"
 )
 
 // Reasons of PowerStateReached, in addition to Draining, Updating, WaitingForNode, InsufficientResources,

@@ -2,10 +2,6 @@ package v1beta1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConditionRebooted is False while a requested reboot waits or is in progress, and after a reboot that failed. The
-// condition is True when the Node is Ready again. Without the annotation machinist.dev/reboot, the condition is missing.
-const ConditionRebooted = "Rebooted"
-
 // Reasons of Rebooted, in addition to Draining, ShuttingDown, Starting, Updating, WaitingForNode, Preserved, Stopped,
 // PowerNotSupported, PowerError, InsufficientResources, CredentialsRefused and ProviderUnavailable.
 const (

@@ -24,9 +24,11 @@ func rebooting(state v1beta1.RebootState, step v1beta1.PowerStep) machineOption 
 		next, _ := machinestate.NextRemediationReboot(m)
 		annotated(v1beta1.AnnotationReboot, next.String())(m)
 		began := metav1.NewTime(epoch)
+		m.Status.NodeRef = &v1beta1.NodeRef{Name: "node-" + m.Name}
 		m.Status.Reboot = &v1beta1.RebootStatus{Request: next.String(), State: state, StartTime: &began}
 		if step != "" {
-			m.Status.Power = &v1beta1.PowerStatus{Step: step, Since: began}
+			m.Status.Power, m.Status.Phase = &v1beta1.PowerStatus{Step: step, Since: began}, v1beta1.MachineStopped
+			setCondition(m, v1beta1.ConditionReady, false, string(step), 0)
 		}
 	}
 }
@@ -45,10 +47,10 @@ func TestRebootsOfUnhealthyMachines(t *testing.T) {
 		meta.RemoveStatusCondition(&m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	}
 	replaced := func(m *v1beta1.Machine) {
-		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonReplaceAfterReboot, 0)
+		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonReplaceAfterReboot, time.Second)
 	}
 	again := func(m *v1beta1.Machine) {
-		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonRebootRequested, 0)
+		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonRebootRequested, time.Second)
 	}
 	inProgress := then(rebooting(v1beta1.RebootRebooting, v1beta1.PowerStepStarting), withdrawn)
 	for name, tc := range map[string]struct {
@@ -103,7 +105,7 @@ func TestRebootsOfUnhealthyMachines(t *testing.T) {
 		"requested":                       {rebooting(v1beta1.RebootDraining, ""), true},
 		"in progress":                     {inProgress, true},
 		"in progress, and to be replaced": {then(inProgress, replaced), false},
-		"ended":                           {then(rebooting(v1beta1.RebootSucceeded, ""), withdrawn), false},
+		"ended":                           {then(rebooting(v1beta1.RebootSucceeded, ""), withdrawn, up), false},
 	} {
 		m := newMachine("a", tc.machine)
 		if got := isRebootInFlight(m); got != tc.want {

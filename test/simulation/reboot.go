@@ -45,8 +45,8 @@ func rebootScenarios() []Scenario {
 		{Name: "reboot-then-stop", Group: Power, Controllers: all, Variants: 2, Base: two,
 			Script: func(r *rand.Rand) []Action {
 				return append([]Action{leavesRebootedMachines(), requestReboot(0, "one"),
-					setPowerState(0, v1beta1.PowerStopped).after(upTo(r, time.Minute)),
-					setPowerState(0, v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}, lasting(1)...)
+					setPowerState(v1beta1.PowerStopped).after(upTo(r, time.Minute)),
+					setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}, lasting(1)...)
 			}, MayDiffer: withoutCondition("machine", v1beta1.ConditionRebooted)}, // The stop may come after the reboot.
 		scenario("reboot-heals", 2, three, nil, func(r *rand.Rand) []Action {
 			return append([]Action{stopUsers(), leavesRebootedMachines(), checkWithReboots(),

@@ -67,6 +67,23 @@ const (
 	ConditionRebooted = "Rebooted"
 )
 
+// Reasons of Rebooted, in addition to Draining, ShuttingDown, Starting, Updating, WaitingForNode, Preserved, Stopped,
+// PowerNotSupported, PowerError, InsufficientResources, CredentialsRefused and ProviderUnavailable.
+const (
+	// ReasonRebooted surfaces when the Node is Ready again after a reboot.
+	ReasonRebooted = "Rebooted"
+
+	// ReasonBooting surfaces when the instance was started again and its Node is not Ready yet.
+	ReasonBooting = "Booting"
+
+	// ReasonRebootFailed surfaces when the Node did not become Ready within timeouts.creation after the instance was
+	// started again.
+	ReasonRebootFailed = "RebootFailed"
+
+	// ReasonRebootCancelled surfaces when a reboot ended before the instance was started again. The message says why.
+	ReasonRebootCancelled = "RebootCancelled"
+)
+
 // Reasons of PowerStateReached, in addition to Draining, Updating, WaitingForNode, InsufficientResources,
 // CredentialsRefused and ProviderUnavailable.
 const (

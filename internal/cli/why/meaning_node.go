@@ -95,7 +95,7 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ConditionRebooted + "/" + v1beta1.ReasonStopped: {
 			Explanation:  "A reboot of the machine's instance was requested, but spec.powerState is Stopped.",
 			NextStep:     "The instance is rebooted when it runs again.",
-			Instructions: "To start the instance: kubectl patch machines.machinist.dev NAME --type merge -p '{\"spec\":{\"powerState\":\"Running\"}}'",
+			Instructions: "Set spec.powerState of the machine to Running.",
 		},
 		v1beta1.ConditionRebooted + "/" + v1beta1.ReasonPowerNotSupported: {
 			Explanation:  "A reboot of the machine's instance was requested, but the provider cannot stop and start the instance.",

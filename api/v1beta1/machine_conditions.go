@@ -63,7 +63,8 @@ const (
 	ConditionPowerStateReached = "PowerStateReached"
 
 	// ConditionRebooted is False while a requested reboot waits or is in progress, and after a reboot that failed. The
-	// condition is True when the Node is Ready again. Without the annotation machinist.dev/reboot, the condition is missing.
+	// condition is True when the Node is Ready again. Without the annotation machinist.dev/reboot, the condition is
+	// missing.
 	ConditionRebooted = "Rebooted"
 )
 

@@ -218,7 +218,8 @@ func (p *pass) suspendDrain() {
 func (p *pass) uncordon(ctx context.Context) error {
 	if machinestate.IsPaused(p.machine) || p.unsupportedSchema(p.machine) != "" || isUpdating(p.machine) ||
 		machinestate.IsInterrupted(p.machine) || machinestate.IsInterrupted(p.original) ||
-		p.Power != nil && (machinestate.IsStopped(p.machine) || machinestate.IsRebooting(p.machine)) || p.machine.Status.Power != nil ||
+		p.Power != nil && (machinestate.IsStopped(p.machine) || machinestate.IsRebooting(p.machine)) ||
+		p.machine.Status.Power != nil ||
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}

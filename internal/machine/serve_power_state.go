@@ -110,7 +110,8 @@ func (p *pass) managedPower() bool {
 // instance. An update that is in progress ends first.
 func (p *pass) updateWaitsForPower() bool {
 	m := p.machine
-	if !machinestate.IsStopped(m) && !machinestate.IsRebooting(m) || p.Power == nil || m.Status.Power == nil && isUpdating(p.original) {
+	if !machinestate.IsStopped(m) && !machinestate.IsRebooting(m) || p.Power == nil ||
+		m.Status.Power == nil && isUpdating(p.original) {
 		return false
 	}
 	switch {

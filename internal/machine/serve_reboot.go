@@ -241,7 +241,8 @@ func (p *pass) beginReboot(ctx context.Context, request string) (powerReport, er
 	return p.continueReboot(ctx)
 }
 
-// silentNode returns the machine's Node, and whether its kubelet has stopped reporting. The cached Node may be outdated.
+// silentNode returns the machine's Node, and whether its kubelet has stopped reporting. The cached Node may be
+// outdated.
 func (p *pass) silentNode(ctx context.Context) (node *corev1.Node, silent bool, err error) {
 	if p.Target == nil || p.machine.Status.NodeRef == nil {
 		return nil, false, nil
@@ -269,7 +270,8 @@ func (p *pass) bootedLive(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	ready := readyCondition(node)
-	return ready != nil && ready.Status == corev1.ConditionTrue && node.Status.NodeInfo.BootID != p.machine.Status.Power.BootID, nil
+	return ready != nil && ready.Status == corev1.ConditionTrue &&
+		node.Status.NodeInfo.BootID != p.machine.Status.Power.BootID, nil
 }
 
 // continueReboot stops the instance and starts it again.
@@ -299,8 +301,8 @@ func (p *pass) continueReboot(ctx context.Context) (powerReport, error) {
 
 var rebooted = powerReport{true, v1beta1.ReasonRebooted, "The instance was rebooted."}
 
-// declareOutOfService sets the out-of-service taint on the Node of a stopped instance whose kubelet was silent. Its pods
-// were not evicted. With the taint, Kubernetes starts them elsewhere, with the same volumes.
+// declareOutOfService sets the out-of-service taint on the Node of a stopped instance whose kubelet was silent. Its
+// pods were not evicted. With the taint, Kubernetes starts them elsewhere, with the same volumes.
 func (p *pass) declareOutOfService(ctx context.Context) error {
 	last := p.machine.Status.Reboot
 	if !last.Unresponsive || last.OutOfService || p.Target == nil || p.machine.Status.NodeRef == nil {

@@ -62,12 +62,13 @@ func TestPlanReboot(t *testing.T) {
 		want   rebootAction
 		reason string
 	}{
-		"a new value":                   {rebootCase(), running, rebootBegins, ""},
-		"the first value":               {rebootCase(func(m *v1beta1.Machine) { m.Status.Reboot = nil }), running, rebootBegins, ""},
-		"no value":                      {rebootCase(withoutRequest), running, rebootNothing, ""},
-		"the same value":                {rebootCase(inState("new", v1beta1.RebootSucceeded, "")), running, rebootNothing, ""},
-		"the same value, failed":        {rebootCase(inState("new", v1beta1.RebootFailed, "")), running, rebootNothing, ""},
-		"the same value, cancelled":     {rebootCase(inState("new", v1beta1.RebootCancelled, "")), running, rebootNothing, ""},
+		"a new value":            {rebootCase(), running, rebootBegins, ""},
+		"the first value":        {rebootCase(func(m *v1beta1.Machine) { m.Status.Reboot = nil }), running, rebootBegins, ""},
+		"no value":               {rebootCase(withoutRequest), running, rebootNothing, ""},
+		"the same value":         {rebootCase(inState("new", v1beta1.RebootSucceeded, "")), running, rebootNothing, ""},
+		"the same value, failed": {rebootCase(inState("new", v1beta1.RebootFailed, "")), running, rebootNothing, ""},
+		"the same value, cancelled": {rebootCase(inState("new", v1beta1.RebootCancelled, "")), running, rebootNothing,
+			""},
 		"the same value, not supported": {rebootCase(inState("new", v1beta1.RebootNotSupported, "")), running, rebootNothing, ""},
 		"no power":                      {rebootCase(), rebootLimits{hasRun: true, refusal: "no"}, rebootEnds, v1beta1.ReasonPowerNotSupported},
 		"preserved":                     {rebootCase(preserved), running, rebootWaits, v1beta1.ReasonPreserved},
@@ -113,8 +114,8 @@ func TestPlanReboot(t *testing.T) {
 	}
 }
 
-// FuzzPlanReboot checks for arbitrary states that no reboot begins for a value that was carried out, and that none begins
-// during another change of the machine.
+// FuzzPlanReboot checks for arbitrary states that no reboot begins for a value that was carried out, and that none
+// begins during another change of the machine.
 //
 // Rules: reboot-once, reboot-waits.
 func FuzzPlanReboot(f *testing.F) {
@@ -151,7 +152,8 @@ func FuzzPlanReboot(f *testing.F) {
 		reboot := m.Status.Reboot
 		switch {
 		case plan.action != rebootBegins:
-			if plan.action == rebootContinues && (m.Status.Power == nil || reboot == nil || reboot.State != v1beta1.RebootRebooting) {
+			if plan.action == rebootContinues && (m.Status.Power == nil || reboot == nil ||
+				reboot.State != v1beta1.RebootRebooting) {
 				t.Errorf("a reboot continues that has not begun: %+v", m.Status)
 			}
 		case on(1) || on(2) || on(3) || on(4) || on(5) || on(6):

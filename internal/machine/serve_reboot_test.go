@@ -94,7 +94,7 @@ func TestReboot(t *testing.T) {
 			before, node := w.get("m"), w.getNode(nodeNameOf(w.namespace, "m"))
 			tc.change(w)
 			w.requestReboot("one")
-			m := w.untilReboot(v1beta1.RebootSucceeded, func() {
+			w.untilReboot(v1beta1.RebootSucceeded, func() {
 				if tc.restart {
 					w.restart()
 				}
@@ -108,7 +108,7 @@ func TestReboot(t *testing.T) {
 					t.Errorf("the capacity may be lost: %+v", req)
 				}
 			}
-			m = w.untilReady()
+			m := w.untilReady()
 			w.wantPhase(m, v1beta1.MachineRunning)
 			w.wantCondition(m, v1beta1.ConditionRebooted, metav1.ConditionTrue, v1beta1.ReasonRebooted)
 			after := w.getNode(node.Name)

@@ -19,32 +19,34 @@ import (
 func rebootScenarios() []Scenario {
 	web := []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 1, grace: 20, slow: true}}
 	const all = Health | Orphans
-	scenario := func(name string, variants int, base *v1beta1.MachineDeployment, apps []app, script func(*rand.Rand) []Action) Scenario {
-		return Scenario{Name: name, Group: Power, Controllers: all, Variants: variants, Base: base, Apps: apps, Script: script}
+	scenario := func(name string, variants int, base *v1beta1.MachineDeployment, apps []app,
+		script func(*rand.Rand) []Action) Scenario {
+		return Scenario{Name: name, Group: Power, Controllers: all, Variants: variants, Base: base, Apps: apps,
+			Script: script}
 	}
 	two, three := fleet(2, "a", drained), fleet(3, "a")
 	return []Scenario{
 		scenario("reboot", 2, two, web, func(r *rand.Rand) []Action {
-			actions := []Action{leavesRebootedMachines(), requestReboot(0, "one")}
+			actions := []Action{leavesRebootedMachines(), requestReboot("one")}
 			if r.IntN(2) == 0 {
-				actions = append(actions, requestReboot(0, "two").after(upTo(r, 2*time.Minute)))
+				actions = append(actions, requestReboot("two").after(upTo(r, 2*time.Minute)))
 			}
 			return append(actions, lasting(2)...)
 		}),
 		scenario("reboot-shutdown-ignored", 1, two, nil, func(*rand.Rand) []Action {
 			return append([]Action{leavesRebootedMachines(),
 				changeWorld("shutdowns are ignored", func(w *World) { w.cloud.ignoresShutdown = true }),
-				requestReboot(0, "one")}, lasting(2)...)
+				requestReboot("one")}, lasting(2)...)
 		}),
 		scenario("reboot-no-capacity", 1, two, nil, func(*rand.Rand) []Action {
 			return append([]Action{leavesRebootedMachines(),
 				changeWorld("the cloud has no capacity for 15 minutes", func(w *World) {
 					w.cloud.noCapacityUntil = w.clock.at.Add(15 * time.Minute)
-				}), requestReboot(0, "one")}, lasting(3)...)
+				}), requestReboot("one")}, lasting(3)...)
 		}),
 		{Name: "reboot-then-stop", Group: Power, Controllers: all, Variants: 2, Base: two,
 			Script: func(r *rand.Rand) []Action {
-				return append([]Action{leavesRebootedMachines(), requestReboot(0, "one"),
+				return append([]Action{leavesRebootedMachines(), requestReboot("one"),
 					setPowerState(v1beta1.PowerStopped).after(upTo(r, time.Minute)),
 					setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}, lasting(1)...)
 			}, MayDiffer: withoutCondition("machine", v1beta1.ConditionRebooted)}, // The stop may come after the reboot.
@@ -78,17 +80,17 @@ func (c withReboots) Create(ctx context.Context, o client.Object, options ...cli
 	return c.Client.Create(ctx, o, options...)
 }
 
-// requestReboot sets the annotation of one of the machines that existed first.
-func requestReboot(i int, value string) Action {
+// requestReboot sets the annotation of the first machine.
+func requestReboot(value string) Action {
 	return Action{Name: "request the reboot " + value, Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.machines()
-		if i >= len(machines) {
+		if len(machines) == 0 {
 			return nil
 		}
-		changed := machines[i].DeepCopy()
+		changed := machines[0].DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.AnnotationReboot, value)
 		w.logf("the machine is %s", changed.Name)
-		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(machines[i])))
+		return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(machines[0])))
 	}}
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // ReasonOf returns the reason of a machine's disruption. A machine is disrupted while it is being deleted, rebooted or
-// updated in place. For all other machines, the second result is false. The second result is also false for a machine without
-// a Node or instance, and for a machine with a delete mark.
+// updated in place. For all other machines, the second result is false. The second result is also false for a machine
+// without a Node or instance, and for a machine with a delete mark.
 //
 // The API does not record why a machine is deleted. Therefore a machine that an administrator deletes counts as
 // disrupted until its Machine object is removed.

@@ -26,7 +26,8 @@ const (
 const recoveryGrace = time.Minute
 
 func remediable(m *v1beta1.Machine) bool {
-	return machinestate.IsLive(m) && (machinestate.ToBeReplaced(m) || machinestate.NeedsReboot(m)) && !machinestate.ReplacementExempt(m) &&
+	return machinestate.IsLive(m) && (machinestate.ToBeReplaced(m) || machinestate.NeedsReboot(m)) &&
+		!machinestate.ReplacementExempt(m) &&
 		!machinestate.IsUnchangeable(m) &&
 		!preservation.MustPreserve(m) && machinestate.UnlaunchableCondition(m) == nil
 }

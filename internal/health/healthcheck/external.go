@@ -67,8 +67,8 @@ type Progress struct {
 	RecheckAfter time.Duration
 }
 
-// markReason returns the reason of the condition RemediationRequested of an unhealthy machine. Without a template, this is
-// the given reason. If the state of the remediation is unknown, an existing reason stays.
+// markReason returns the reason of the condition RemediationRequested of an unhealthy machine. Without a template, this
+// is the given reason. If the state of the remediation is unknown, an existing reason stays.
 func (p Policy) markReason(s Subject, progress Progress, reason string) string {
 	if p.External == nil || !s.FollowsTemplate {
 		return reason

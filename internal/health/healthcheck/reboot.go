@@ -38,7 +38,8 @@ func rebootsOf(r v1beta1.HealthCheckRemediation) *Reboots {
 // runs, the machine is not unhealthy. Then a reboot that has not ended makes the machine unhealthy.
 func (p Policy) afterReboot(v Evaluation, m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
 	r := machinestate.RemediationRebootOf(m)
-	if p.Reboots == nil || r == nil || r.StartTime == nil || r.State == v1beta1.RebootNotSupported || m.Spec.PowerState == v1beta1.PowerStopped ||
+	if p.Reboots == nil || r == nil || r.StartTime == nil || r.State == v1beta1.RebootNotSupported ||
+		m.Spec.PowerState == v1beta1.PowerStopped ||
 		machinestate.HasFailed(m) || machinestate.IsInterrupted(m) {
 		return v
 	}
@@ -130,8 +131,8 @@ func (p *pass) forgetAttempts(ctx context.Context, recovered []*v1beta1.Machine)
 	return errors.Join(errs...)
 }
 
-// annotateReboot sets or removes the annotation machinist.dev/reboot. If the machine has changed, the API server refuses
-// the patch.
+// annotateReboot sets or removes the annotation machinist.dev/reboot. If the machine has changed, the API server
+// refuses the patch.
 func (p *pass) annotateReboot(ctx context.Context, m *v1beta1.Machine, value any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": m.UID, "resourceVersion": m.ResourceVersion,
 		"annotations": map[string]any{v1beta1.AnnotationReboot: value}}})

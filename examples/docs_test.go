@@ -45,8 +45,8 @@ func TestAPIServerAcceptsEveryManifestInDocs(t *testing.T) {
 		case err != nil:
 			t.Errorf("%s: %v", b.at, err)
 			continue
-		case !complete:
-			continue
+		case !complete, strings.HasSuffix(object.GroupVersionKind().Group, ".medik8s.io"):
+			continue // The API server of the test does not have the kinds of other operators.
 		}
 		count++
 		object.SetNamespace(namespace)

@@ -23,7 +23,7 @@ import (
 // this comparison allocates memory in proportion to the number of fields in the schema. So even a rarely used status
 // field makes every write of every Machine more expensive.
 const (
-	schemaBudget   = 480_000
+	schemaBudget   = 510_000
 	decodingBudget = 45_000
 )
 

@@ -115,7 +115,8 @@ func (p *pass) applyDesired(ctx context.Context, w desiredByPolicy, s Situation)
 			p.requeueIn(max(v.RecheckAfter, queueing.ConflictDelay)) // The cache is stale.
 			return nil
 		}
-		if why, ok := w.policy.remediation(m); !ok || why.Reason != w.Reason.Reason {
+		why, ok := w.policy.remediation(m)
+		if w.policy.Reboots != nil && (!ok || why.Reason != w.Reason.Reason) {
 			p.requeueIn(queueing.ConflictDelay) // A reboot has begun or ended.
 			return nil
 		}

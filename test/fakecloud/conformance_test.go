@@ -79,6 +79,13 @@ func (c checkedCloud) Get(ctx context.Context, req provider.GetRequest) (*provid
 	return c.Cloud.Get(ctx, req)
 }
 
+func (c checkedCloud) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
+	return c.Cloud.SetPower(ctx, req)
+}
+
 func (c checkedCloud) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	if err := checkContext(ctx); err != nil {
 		return provider.DeleteResult{}, err
@@ -93,7 +100,8 @@ func (c checkedCloud) Update(ctx context.Context, req provider.UpdateRequest) (p
 	if err == nil {
 		err = in.OwnedBy(req.ClusterID, req.Machine)
 	}
-	return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "updates in place are not supported"}, err
+	return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Instance: in,
+		Reason: "updates in place are not supported"}, err
 }
 
 func (c checkedCloud) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {

@@ -81,7 +81,7 @@ func healthChecks() []InvalidObject {
 		})), reports(field)},
 		entry{"with a startup timeout in words", spec("nodeStartupTimeout", "10 minutes"), reports("spec.nodeStartupTimeout")},
 		entry{"with a startup timeout of 0s", spec("nodeStartupTimeout", "0s"), reports("spec.nodeStartupTimeout")},
-		entry{"with an unknown remediation", spec("remediation/type", "Reboot"), reports("spec.remediation.type")},
+		entry{"with an unknown remediation", spec("remediation/type", "Repair"), reports("spec.remediation.type")},
 		entry{"with negative maxRetries", spec("remediation/maxRetries", -1), reports("spec.remediation.maxRetries")},
 		entry{"with maxRetries of 1001", spec("remediation/maxRetries", 1001), reports("spec.remediation.maxRetries")},
 		entry{"with a template and the type Replace", remediation("Replace", nil), reports(at+"templateRef",

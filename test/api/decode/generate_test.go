@@ -60,6 +60,10 @@ func (g generator) reconcile(value any) {
 		spec["selector"] = map[string]any{"matchLabels": labels}
 		machine, _ = template["spec"].(map[string]any)
 		delete(machine, "providerID")
+		delete(machine, "powerState")
+		if g.chance(900) {
+			delete(spec, "versionSteps") // Random versions are rarely in ascending order.
+		}
 		delete(spec, "progressDeadline") // A random progressDeadline is often shorter than minReadySeconds.
 	}
 	if _, ok := machine["timeouts"]; !ok {

@@ -276,18 +276,18 @@ func (p *pass) bootedLive(ctx context.Context) (bool, error) {
 
 // continueReboot stops the instance and starts it again.
 func (p *pass) continueReboot(ctx context.Context) (powerReport, error) {
-	m := p.machine
-	if m.Status.Power.Step == v1beta1.PowerStepShuttingDown {
+	if p.machine.Status.Power.Step == v1beta1.PowerStepShuttingDown {
 		if report, err := p.shutDown(ctx, true); err != nil || !report.reached {
 			return report, err
 		}
 	}
-	if m.Status.Power.Step == v1beta1.PowerStepStopped {
+	if p.machine.Status.Power.Step == v1beta1.PowerStepStopped {
 		if err := p.declareOutOfService(ctx); err != nil {
 			return powerReport{}, err
 		}
 	}
 	report, err := p.startInstance(ctx)
+	m := p.machine // startInstance may have written the status.
 	switch {
 	case err != nil || !report.reached:
 		return report, err

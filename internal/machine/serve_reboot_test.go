@@ -322,3 +322,23 @@ func TestRebootAndOtherChanges(t *testing.T) {
 		w.wantBoots(1)
 	})
 }
+
+// Without a target cluster, there is no Node to wait for.
+//
+// Rules: reboot-once, reboot-recorded-first.
+func TestRebootWithoutATargetCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, noTarget)
+	w.class("small", "")
+	w.createMachine("m")
+	w.untilPhase("m", v1beta1.MachineAvailable)
+	w.requestReboot("one")
+	w.runUntil("m", "the end of the reboot", func() bool {
+		r := w.get("m").Status.Reboot
+		return r != nil && r.CompletionTime != nil
+	})
+	if r := w.get("m").Status.Reboot; r.State != v1beta1.RebootSucceeded {
+		t.Errorf("the reboot ended with %s: %+v", r.State, w.get("m").Status.Conditions)
+	}
+	w.wantPhase(w.get("m"), v1beta1.MachineAvailable)
+}

@@ -110,7 +110,8 @@ func powerScenarios() []Scenario {
 	two := fleet(2, "a", drained)
 	const all = Health | Orphans
 	scenario := func(name string, variants int, apps []app, script func(*rand.Rand) []Action) Scenario {
-		return Scenario{Name: name, Group: Power, Controllers: all, Variants: variants, Base: two, Apps: apps, Script: script}
+		return Scenario{Name: name, Group: Power, Controllers: all, Variants: variants, Base: two, Apps: apps, Script: script,
+			MayDiffer: anyEnd} // After a breakage, a machine that was stopped may be replaced.
 	}
 	return []Scenario{
 		scenario("power-stop", 2, web, func(*rand.Rand) []Action {
@@ -175,17 +176,20 @@ func setPowerState(state v1beta1.PowerState) Action {
 	}}
 }
 
-// stoppedMachines reports whether at least n machines report that they are stopped, or fewer machines exist.
+// stoppedMachines reports whether at least n machines report that they are stopped, or all that have an instance.
 func stoppedMachines(n int) func(*World) bool {
 	return func(w *World) bool {
-		stopped := 0
+		stopped, instances := 0, 0
 		for _, m := range w.machines() {
+			if w.cloud.byID(m.Spec.ProviderID) != nil {
+				instances++
+			}
 			if c := findCondition(m, v1beta1.ConditionPowerStateReached); c != nil && c.Reason == v1beta1.ReasonStopped &&
 				c.Status == metav1.ConditionTrue && m.Spec.PowerState == v1beta1.PowerStopped {
 				stopped++
 			}
 		}
-		return stopped >= min(n, len(w.machines()))
+		return stopped >= min(n, instances)
 	}
 }
 
@@ -218,20 +222,20 @@ func (o *oracle) mayStop(in *instance, id uid) {
 }
 
 // leavesStoppedMachines checks after each write that stopping and starting replaces no machine and no Node, and that a
-// machine reports its state only when this is true in the cloud.
+// machine reports its state only when this is true in the cloud. After a breakage, machines may be replaced.
 func leavesStoppedMachines() Action {
 	const machines = 2 // in the fleet of these scenarios
 	return addStatement("stopped machines are left alone", func(w *World) string {
-		if n := w.everMade(); n > machines+w.deposedCount {
+		if n := w.everMade(); w.broken == 0 && n > machines+w.deposedCount {
 			return fmt.Sprintf("%d machines were created for %d", n, machines)
 		}
 		for _, m := range w.machines() {
 			in := w.cloud.byID(m.Spec.ProviderID)
 			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPowerStateReached)
 			switch {
-			case !m.DeletionTimestamp.IsZero():
+			case w.broken == 0 && !m.DeletionTimestamp.IsZero():
 				return fmt.Sprintf("machine %s is deleted", m.Name)
-			case meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested):
+			case w.broken == 0 && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested):
 				return fmt.Sprintf("the replacement of machine %s is requested", m.Name)
 			case c != nil && c.Reason == v1beta1.ReasonStopped && m.Spec.PowerState == v1beta1.PowerStopped && in != nil &&
 				in.State == provider.StateRunning && in.switchAt.IsZero() && in.boots == 0:

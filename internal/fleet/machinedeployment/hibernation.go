@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/internal/platform/wording"
 )
 
@@ -20,8 +21,8 @@ func (c conditions) writeHibernated(v *view, hibernated bool) {
 	var all, stopped, starting int
 	for _, set := range v.sets {
 		for _, m := range v.machines[set.UID] {
-			if !m.DeletionTimestamp.IsZero() {
-				continue
+			if !m.DeletionTimestamp.IsZero() || machinestate.HasVanished(m) {
+				continue // There is no instance to stop.
 			}
 			all++
 			switch {

@@ -223,6 +223,9 @@ func TestHibernatedReportsTheMachines(t *testing.T) {
 		stopped(m)
 		m.Annotations = map[string]string{v1beta1.AnnotationHibernated: ""}
 	}
+	vanished := func(m *v1beta1.Machine) {
+		m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished
+	}
 	s := newStage()
 	for _, step := range []struct {
 		hibernated     bool
@@ -232,6 +235,7 @@ func TestHibernatedReportsTheMachines(t *testing.T) {
 		{false, []func(*v1beta1.Machine){upToDate, stopped, starting}, "", ""},
 		{true, []func(*v1beta1.Machine){upToDate, upToDate, stopped}, "False", v1beta1.ReasonHibernating},
 		{true, []func(*v1beta1.Machine){stopped, stopped, stopped}, "True", v1beta1.ReasonHibernated},
+		{true, []func(*v1beta1.Machine){stopped, stopped, vanished}, "True", v1beta1.ReasonHibernated},
 		{true, []func(*v1beta1.Machine){stopped, stopped, starting}, "False", v1beta1.ReasonHibernating},
 		{false, []func(*v1beta1.Machine){marked, marked, stopped}, "False", v1beta1.ReasonWakingUp},
 		{false, []func(*v1beta1.Machine){upToDate, starting, stopped}, "False", v1beta1.ReasonWakingUp},

@@ -65,11 +65,7 @@ func TestJoinWaitsForProvider(t *testing.T) {
 		w.clock.SetTime(w.clock.Now().Add(d))
 		live := *w.approver
 		live.Cache = w.WithWatch
-		result, err := live.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
+		return w.decide(&live, name)
 	}
 	if got := later(2 * kubeletWait).RequeueAfter; got != answerRetry {
 		t.Errorf("while the provider is unreachable: requeued after %s, want %s", got, answerRetry)
@@ -273,16 +269,13 @@ func TestServingCertificateOnlyForAddressesFromProvider(t *testing.T) {
 	}
 	// The requeued request asks the provider again, which knows the address now.
 	w.cloud.setAnswer(nil, "10.0.0.5", "10.0.0.6")
-	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}})
-	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > answerValid {
-		t.Fatalf("requeued after %s, %v", result.RequeueAfter, err)
+	result := w.decide(w.approver, others)
+	if result.RequeueAfter <= 0 || result.RequeueAfter > answerValid {
+		t.Fatalf("requeued after %s", result.RequeueAfter)
 	}
 	w.wantPending(others)
 	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
-	if _, err := w.approver.Reconcile(t.Context(),
-		reconcile.Request{NamespacedName: client.ObjectKey{Name: others}}); err != nil {
-		t.Fatal(err)
-	}
+	w.decide(w.approver, others)
 	w.wantSigned(others, ReasonNodeServes)
 }
 
@@ -300,10 +293,7 @@ func TestUnreachableProviderIsNotAskedInLoop(t *testing.T) {
 	}
 	w.cloud.setAnswer(nil, "10.0.0.5")
 	w.clock.SetTime(w.clock.Now().Add(answerRetry))
-	if _, err := w.approver.Reconcile(t.Context(),
-		reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
-		t.Fatal(err)
-	}
+	w.decide(w.approver, name)
 	w.wantSigned(name, ReasonNodeServes)
 }
 
@@ -379,10 +369,7 @@ func TestNoApprovalForNameTakenSinceCacheRead(t *testing.T) {
 				others: []v1beta1.Machine{younger}}, withoutNodes{w.WithWatch}
 			take(w, other)
 			name := w.post(as, csrtest.ForClient(w.node("m")))
-			if _, err := late.Reconcile(t.Context(),
-				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
-				t.Fatal(err)
-			}
+			w.decide(&late, name)
 			w.wantPending(name)
 		})
 	}
@@ -403,10 +390,7 @@ func TestNoApprovalBasedOnStaleMachine(t *testing.T) {
 			late.Machines, late.Cache = staleReader{machine: *m.DeepCopy()}, withoutNodes{w.WithWatch}
 			change(w, m)
 			name := w.post(as, csrtest.ForClient(w.node("m")))
-			if _, err := late.Reconcile(t.Context(),
-				reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
-				t.Fatal(err)
-			}
+			w.decide(&late, name)
 			w.wantPending(name)
 		})
 	}

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/bootstrap/kubeletcsr/csrtest"
@@ -63,10 +62,7 @@ func TestConditionReportsRefusedRequestUntilItEnds(t *testing.T) {
 	w.wantCondition(m, v1beta1.ReasonServingCertificateNotApproved, "10.0.0.6")
 	w.cloud.setAnswer(nil, "10.0.0.5", "10.0.0.6")
 	w.clock.SetTime(w.clock.Now().Add(answerValid))
-	if _, err := w.approver.Reconcile(t.Context(),
-		reconcile.Request{NamespacedName: client.ObjectKey{Name: second}}); err != nil {
-		t.Fatal(err)
-	}
+	w.decide(w.approver, second)
 	w.wantSigned(second, ReasonNodeServes)
 	w.wantCondition(m, "", "")
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -154,6 +155,20 @@ func (c *cloud) calls() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asked
+}
+
+// decide reconciles the request in the test's goroutine. The approver of the manager runs beside it and may write the
+// same Machine, so a conflict is repeated, as the manager's queue does.
+func (w *testApprover) decide(r *Reconciler, name string) reconcile.Result {
+	w.Helper()
+	var result reconcile.Result
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		result, err = r.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+		return err
+	}); err != nil {
+		w.Fatal(err)
+	}
+	return result
 }
 
 func (w *testApprover) node(name string) string { return w.ns + "-" + name }

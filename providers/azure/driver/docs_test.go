@@ -3,8 +3,6 @@ package driver_test
 import (
 	"fmt"
 	"os"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +16,6 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
-	"machinist.dev/machinist/providers/azure/machine"
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
@@ -29,42 +26,6 @@ func page(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-func TestDocsDescribeEveryField(t *testing.T) {
-	var fields []string
-	var visit func(path string, of reflect.Type)
-	visit = func(path string, of reflect.Type) {
-		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
-			of = of.Elem()
-		}
-		if of.Kind() != reflect.Struct {
-			return
-		}
-		for field := range of.Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			at := strings.TrimPrefix(path+"."+name, ".")
-			if at != "apiVersion" && at != "kind" {
-				fields = append(fields, at)
-			}
-			visit(at, field.Type)
-		}
-	}
-	visit("", reflect.TypeFor[machine.Spec]())
-	reference, err := os.ReadFile("../../../docs/reference/provider-specs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(reference), "\n## "+machine.Kind+"\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(section, -1) {
-		documented = append(documented, row[1])
-	}
-	if !slices.Equal(documented, fields) {
-		t.Errorf("docs/reference/provider-specs.md has the fields\n%s\nwant\n%s", strings.Join(documented, " "),
-			strings.Join(fields, " "))
-	}
 }
 
 func TestDriverAcceptsExamples(t *testing.T) {

@@ -21,6 +21,13 @@ type MachineDrain struct {
 	// Defaults to Parallel.
 	// +optional
 	PodsWithVolumes VolumePodEviction `json:"podsWithVolumes,omitempty"`
+
+	// singleReplicas defines what happens if a PodDisruptionBudget refuses the eviction of the only pod of a Deployment.
+	// With Evict, the drain only tries again. With Restart, it also restarts the rollout of the Deployment once, so that a
+	// new pod is available on another Node before the old pod ends. This requires permissions in the target cluster that
+	// the value restartDeployments of the chart machinist-provider grants. Defaults to Evict.
+	// +optional
+	SingleReplicas SingleReplicaEviction `json:"singleReplicas,omitempty"`
 }
 
 // DrainRule defines the behavior of some pods during a drain.
@@ -84,4 +91,17 @@ const (
 	VolumePodsParallel VolumePodEviction = "Parallel"
 	// VolumePodsOneAtATime evicts the next pod with volumes when the volumes of the former pod are detached.
 	VolumePodsOneAtATime VolumePodEviction = "OneAtATime"
+)
+
+// SingleReplicaEviction defines how the only pod of a Deployment is evicted if a PodDisruptionBudget protects it.
+//
+// +kubebuilder:validation:Enum=Evict;Restart
+type SingleReplicaEviction string
+
+// Values of SingleReplicaEviction.
+const (
+	// SingleReplicasEvict tries the eviction again until the budget allows it.
+	SingleReplicasEvict SingleReplicaEviction = "Evict"
+	// SingleReplicasRestart restarts the rollout of the Deployment.
+	SingleReplicasRestart SingleReplicaEviction = "Restart"
 )

@@ -124,6 +124,8 @@ func TestDrainRules(t *testing.T) {
 		{"the most rules", machine, rules(most...)},
 		{"pods with volumes one at a time", machine, []change{{"spec/drain/podsWithVolumes", "OneAtATime"}}},
 		{"pods with volumes in parallel", machine, []change{{"spec/drain/podsWithVolumes", "Parallel"}}},
+		{"single replicas are restarted", machine, []change{{"spec/drain/singleReplicas", "Restart"}}},
+		{"single replicas are evicted", machine, []change{{"spec/drain/singleReplicas", "Evict"}}},
 		{"rules in a template", deployment, []change{{"spec/template/spec/drain/rules", most}}},
 	})
 }

@@ -334,6 +334,8 @@ func drains() []InvalidObject {
 		})...), reports("spec.drain.rules")},
 		entry{"with an unknown value of podsWithVolumes", Changes{"spec/drain": map[string]any{"podsWithVolumes": "Serial"}},
 			reports("spec.drain.podsWithVolumes", "OneAtATime")},
+		entry{"with an unknown value of singleReplicas", Changes{"spec/drain": map[string]any{"singleReplicas": "Surge"}},
+			reports("spec.drain.singleReplicas", "Restart")},
 		entry{"with an unknown field of the drain", Changes{"spec/drain": map[string]any{"timeout": "1m"}},
 			reports("spec.drain.timeout")},
 	)

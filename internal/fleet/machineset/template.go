@@ -253,8 +253,8 @@ func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 
 // sameDrain does not allocate memory if there are no rules.
 func sameDrain(a, b *v1beta1.MachineDrain) bool {
-	return a.PodsWithVolumes == b.PodsWithVolumes && len(a.Rules) == len(b.Rules) &&
-		(len(a.Rules) == 0 || equality.Semantic.DeepEqual(a.Rules, b.Rules))
+	return a.PodsWithVolumes == b.PodsWithVolumes && a.SingleReplicas == b.SingleReplicas &&
+		len(a.Rules) == len(b.Rules) && (len(a.Rules) == 0 || equality.Semantic.DeepEqual(a.Rules, b.Rules))
 }
 
 // sameInPlace reports whether two specs are equal in all fields that a set propagates in place.

@@ -177,6 +177,7 @@ func TestPropagationRestoresFieldsOfTheTemplate(t *testing.T) {
 		s.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "one"}
 		s.Spec.Template.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"}}
 		s.Spec.Template.Spec.Drain = v1beta1.MachineDrain{PodsWithVolumes: v1beta1.VolumePodsOneAtATime,
+			SingleReplicas: v1beta1.SingleReplicasRestart,
 			Rules: []v1beta1.DrainRule{{Name: "jobs", Behavior: v1beta1.DrainBehaviorWaitCompleted}}}
 		s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}
 		s.Spec.Template.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "h.example/a", Owner: "x"}}
@@ -185,6 +186,7 @@ func TestPropagationRestoresFieldsOfTheTemplate(t *testing.T) {
 		"label":               func(m *v1beta1.Machine) { delete(m.Labels, "kept") },
 		"drain rule":          func(m *v1beta1.Machine) { m.Spec.Drain.Rules = nil },
 		"eviction of volumes": func(m *v1beta1.Machine) { m.Spec.Drain.PodsWithVolumes = v1beta1.VolumePodsParallel },
+		"single replicas":     func(m *v1beta1.Machine) { m.Spec.Drain.SingleReplicas = "" },
 		"gate":                func(m *v1beta1.Machine) { m.Spec.Node.ReadinessGates = nil },
 		"record":              func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationLastAppliedTemplate) },
 		"invalid JSON":        func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = "{" },

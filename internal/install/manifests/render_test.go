@@ -96,6 +96,7 @@ operator: {enabled: true, image: {tag: v1}, extraArgs: [--log-level=debug]}
 `),
 		"provider-sim": provider(`
 provider: {name: sim, flags: {cloud-endpoint: ["http://one", "http://two?a=b&c=d"], create-settle: 5s, concurrent-machines: 1000000}}
+restartDeployments: true
 `),
 		"machinist-shards": machinist(`
 shards: 2

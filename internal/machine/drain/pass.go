@@ -212,6 +212,11 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 			logger.Info("Cannot list PodDisruptionBudgets", "namespace", s.Pod.Namespace, "error", err.Error())
 		}
 		explain(&try, result, assess(s.pod, budgets.Items))
+		if try.IsRefused && restartsSingleReplicas(request.Policy) {
+			if why := c.restartDeployment(ctx, s.pod); why != "" {
+				try.Explanation += "; " + why
+			}
+		}
 	}
 	attempts[s.UID] = try
 	return answered(err)

@@ -97,6 +97,29 @@ func TestInvalidOverrideIsBlocker(t *testing.T) {
 	f.plan().expect(t, blocker, CodeUnusedOverride, "Migration/move")
 }
 
+func TestUnknownFlagIsBlocker(t *testing.T) {
+	for _, c := range []struct{ group, flag, unknown, message string }{
+		{provider.SourceClusterK8s, "--join-cluster-timeout", "skip-evictions-after",
+			`The flag "skip-evictions-after" has no effect. A migration from cluster.k8s.io reads only these flags: ` +
+				"join-cluster-timeout, skip-eviction-after. Correct or remove --flag."},
+		{provider.SourceOpenShift, "", "skip-eviction-after", `The flag "skip-eviction-after" has no effect. A migration ` +
+			"from machine.openshift.io reads no flags. Correct or remove --flag."},
+	} {
+		f := fleetOf(t, c.group, "healthy")
+		f.migration.Spec.ProcessFlags = map[string]v1beta1.FlagValue{c.unknown: "2h"}
+		if c.flag != "" {
+			f.migration.Spec.ProcessFlags[c.flag] = "20m"
+		}
+		plan := f.plan()
+		if found := plan.expect(t, blocker, CodeUnusedFlag, "Migration/move"); found.Message != c.message {
+			t.Errorf("the message is %s", found.Message)
+		}
+		if n := len(plan.findings.withCode(CodeUnusedFlag)); n != 1 {
+			t.Errorf("%d flags are blocked", n)
+		}
+	}
+}
+
 // Rule: migration-overrides-settle.
 func TestOverrideResolvesBlockersOfTheDriver(t *testing.T) {
 	lacks := func(f *oldFleet, code string) {

@@ -73,6 +73,8 @@ const (
 	CodeCannotImport = "CannotImport"
 	// CodeUnusedOverride: an override of the Migration names a class that does not exist.
 	CodeUnusedOverride = "UnusedOverride"
+	// CodeUnusedFlag: the conversion of the old system does not read a flag of the Migration.
+	CodeUnusedFlag = "UnusedFlag"
 	// CodeWebhookRemoved: an admission webhook is only for the old group. The migrator deletes the webhook before it
 	// deletes the old objects.
 	CodeWebhookRemoved = "WebhookRemoved"

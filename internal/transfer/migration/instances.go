@@ -59,6 +59,7 @@ func (noSystem) Group() string                        { return v1beta1.Migration
 func (noSystem) Kinds() []source.Kind                 { return nil }
 func (noSystem) Leases(string) []types.NamespacedName { return nil }
 func (noSystem) NodeTraces() source.NodeTraces        { return source.NodeTraces{} }
+func (noSystem) Flags() []string                      { return nil }
 
 func (noSystem) Convert(source.Role, *unstructured.Unstructured, source.Flags) source.Converted {
 	return source.Converted{}

@@ -3,7 +3,9 @@ package migration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,7 +95,10 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 	p.plan = &plan{oldNames: map[client.Object]string{}}
 	p.classes, p.sets = map[string]*class{}, map[types.UID]*set{}
 	p.setOf, p.byOwner = map[types.UID]*source.Class{}, map[types.UID]*deployment{}
-	p.seen = map[string]bool{}
+	p.seen, p.flags = map[string]bool{}, source.Flags{}
+	for name, value := range p.migration.Spec.ProcessFlags {
+		p.flags[strings.TrimLeft(name, "-")] = string(value)
+	}
 	p.usedClasses, p.excludedClasses, p.stayingMachines = map[string]bool{}, map[string]bool{}, nil
 	if p.migration.Spec.Instances != nil {
 		if err := p.planInstances(ctx); err != nil {
@@ -155,8 +160,24 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 				"The plan has no class %s.", o.Class)
 		}
 	}
+	p.checkFlags()
 	p.finish()
 	return p.plan, nil
+}
+
+// checkFlags reports flags without an effect, which are usually misspelled.
+func (p *planner) checkFlags() {
+	known := p.system.Flags()
+	all := "no flags"
+	if len(known) > 0 {
+		all = "only these flags: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.flags)) {
+		if !slices.Contains(known, name) {
+			p.blockf(CodeUnusedFlag, "Migration/"+p.migration.Name, "spec.processFlags", "The flag %.64q has no effect. A "+
+				"migration from %s reads %s. Correct or remove --flag.", name, p.system.Group(), all)
+		}
+	}
 }
 
 // checkStopped reports old controllers that the fence would stop although their API needs them.

@@ -37,11 +37,7 @@ func (p *pass) makePlan(ctx context.Context) (*plan, *ownObjects, nodes, error) 
 	if err != nil {
 		return nil, nil, nodes{}, err
 	}
-	flags := source.Flags{}
-	for name, value := range m.Spec.ProcessFlags {
-		flags[strings.TrimLeft(name, "-")] = string(value)
-	}
-	planner := &planner{migration: m, system: p.system, flags: flags, cloud: p.Cloud, own: own, nodes: all,
+	planner := &planner{migration: m, system: p.system, cloud: p.Cloud, own: own, nodes: all,
 		resolve: p.classOf, redactor: &p.redactor, secrets: &secretReader{live: p.Control,
 			source: m.SourceNamespaceOrDefault(), sharedNamespaces: p.SharedNamespaces, seen: map[string]content{}}}
 	plan, err := planner.build(ctx, func(visit func(source.Role, *unstructured.Unstructured)) error {

@@ -104,6 +104,10 @@ func (s clusterAPI) NodeTraces() NodeTraces {
 	}
 }
 
+func (clusterAPI) Flags() []string {
+	return []string{clusterAPISyncedLabels, clusterAPISyncedAnnotations}
+}
+
 func (s clusterAPI) dialect() *dialect {
 	return &dialect{
 		groups: []string{s.Group(), clusterAPIControlPlaneGroup},

@@ -51,6 +51,8 @@ func (s clusterK8s) NodeTraces() NodeTraces {
 	}
 }
 
+func (clusterK8s) Flags() []string { return []string{kubermaticEvictionFlag, kubermaticJoinFlag} }
+
 func (s clusterK8s) dialect() *dialect {
 	return &dialect{
 		groups:     []string{s.Group()},
@@ -215,7 +217,7 @@ func (r *clusterK8sReader) machine() {
 
 func (r *clusterK8sReader) timeouts(annotations ...map[string]string) v1beta1.MachineTimeouts {
 	timeouts := kubermaticTimeouts(r.fields, r.flags, annotations...)
-	if join := r.flags.duration("join-cluster-timeout", r.fields); join != nil && *join > 0 {
+	if join := r.flags.duration(kubermaticJoinFlag, r.fields); join != nil && *join > 0 {
 		timeouts.Creation = asDuration(*join)
 	}
 	return timeouts

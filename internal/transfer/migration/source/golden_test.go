@@ -127,6 +127,32 @@ func compare(t *testing.T, path string, got []byte) {
 	}
 }
 
+// Each flag must change the conversion of an object, at least to a Blocker for an invalid value.
+func TestFlagsChangeConversions(t *testing.T) {
+	for group, system := range linkedSystems() {
+		convert := func(flags Flags) (all []byte) {
+			samples := sources.Samples(group)
+			for _, name := range slices.Sorted(maps.Keys(samples)) {
+				for _, old := range samples[name] {
+					all = append(all, describe(t, old, system.Convert(roleOf(t, system, old), old, flags))...)
+				}
+			}
+			return all
+		}
+		without := convert(nil)
+		for name := range flagsOf[group] {
+			if !slices.Contains(system.Flags(), name) {
+				t.Errorf("%s: the migrator refuses the flag %s", group, name)
+			}
+		}
+		for _, name := range system.Flags() {
+			if bytes.Equal(convert(Flags{name: "("}), without) {
+				t.Errorf("%s: the flag %s changes no object", group, name)
+			}
+		}
+	}
+}
+
 func TestKindsMatchCRDs(t *testing.T) {
 	for group, system := range Systems() {
 		defined := map[string]Kind{}

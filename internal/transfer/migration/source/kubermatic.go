@@ -36,6 +36,10 @@ const (
 	// overrides the flag skip-eviction-after.
 	kubermaticSkipEvictionAfter = "machine-controller.kubermatic.io/skip-eviction-after"
 
+	// Flags of machine-controller.
+	kubermaticEvictionFlag = "skip-eviction-after"
+	kubermaticJoinFlag     = "join-cluster-timeout"
+
 	// noCreationLimit is the creation timeout for machines without a limit in the old system.
 	noCreationLimit = 24 * time.Hour
 )
@@ -90,7 +94,7 @@ func kubeletVersion(versions *fields) string {
 // kubermaticTimeouts returns the timeouts of machines. Annotations may override the drain timeout. Later annotations
 // take precedence.
 func kubermaticTimeouts(f *fields, flags Flags, annotations ...map[string]string) v1beta1.MachineTimeouts {
-	drain := flags.duration("skip-eviction-after", f)
+	drain := flags.duration(kubermaticEvictionFlag, f)
 	for _, all := range annotations {
 		text := all[kubermaticSkipEvictionAfter]
 		if text == "" {

@@ -30,6 +30,8 @@ func (s machineK8s) NodeTraces() NodeTraces {
 	return NodeTraces{Labels: []string{kubermaticOwnedBy}, OwnerGroups: []string{s.group}}
 }
 
+func (machineK8s) Flags() []string { return []string{kubermaticEvictionFlag} }
+
 func (s machineK8s) dialect() *dialect {
 	return &dialect{groups: []string{s.group}, finalizers: kubermaticFinalizers, annotations: kubermaticInternalKeys}
 }

@@ -76,6 +76,8 @@ func (s machineOpenShift) NodeTraces() NodeTraces {
 	return NodeTraces{Annotations: []string{"machine.openshift.io/machine"}, OwnerGroups: []string{s.Group()}}
 }
 
+func (machineOpenShift) Flags() []string { return nil }
+
 func (s machineOpenShift) dialect() *dialect {
 	return &dialect{
 		groups:     []string{s.Group()},

@@ -71,6 +71,23 @@ var sapcloudFinalizers = []string{
 	"machine.sapcloud.io/machine-controller-manager", "machine.sapcloud.io/machine-controller",
 }
 
+// Flags of machine-controller-manager.
+const (
+	sapcloudCreationFlag   = "machine-creation-timeout"
+	sapcloudDrainFlag      = "machine-drain-timeout"
+	sapcloudUpdateFlag     = "machine-inplace-update-timeout"
+	sapcloudDetachFlag     = "machine-pv-detach-timeout"
+	sapcloudHealthFlag     = "machine-health-timeout"
+	sapcloudConditionsFlag = "node-conditions"
+	sapcloudRetriesFlag    = "machine-max-evict-retries"
+	sapcloudGroupsFlag     = "bootstrap-token-auth-extra-groups"
+)
+
+func (machineSapcloud) Flags() []string {
+	return []string{sapcloudCreationFlag, sapcloudDrainFlag, sapcloudUpdateFlag, sapcloudDetachFlag, sapcloudHealthFlag,
+		sapcloudConditionsFlag, sapcloudRetriesFlag, sapcloudGroupsFlag}
+}
+
 func (s machineSapcloud) dialect() *dialect {
 	// The controllers write keys of their own domains and of the domain of Deployments.
 	own := []string{"node.machine.sapcloud.io/", "machine.sapcloud.io/"}

@@ -66,11 +66,10 @@ func (r *sapcloudReader) secret(name string) *types.NamespacedName {
 
 // tokenGroups reports additional groups of the bootstrap tokens, which Machinist's tokens do not have.
 func (r *sapcloudReader) tokenGroups() {
-	const flag = "bootstrap-token-auth-extra-groups"
-	if groups := r.flags[flag]; groups != "" {
+	if groups := r.flags[sapcloudGroupsFlag]; groups != "" {
 		r.fields.report(provider.FindingLoss, CodeTokenGroups, "secretRef", "The old controller adds bootstrap tokens to "+
 			"the groups %.200s (flag %s). Machinist's tokens are in the group system:bootstrappers:machinist. Bind the "+
-			"roles of the old groups to that group, or new machines cannot join.", groups, flag)
+			"roles of the old groups to that group, or new machines cannot join.", groups, sapcloudGroupsFlag)
 	}
 }
 

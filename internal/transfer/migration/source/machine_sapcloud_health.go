@@ -26,7 +26,7 @@ type sapcloudHealth struct {
 // health reads the health settings of a machine. A missing setting comes from the old system's flags or defaults.
 func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 	h := sapcloudHealth{disabled: f.boolean("disableHealthTimeout"), timeout: sapcloudHealthTimeout}
-	if d := r.flags.duration("machine-health-timeout", r.fields); d != nil {
+	if d := r.flags.duration(sapcloudHealthFlag, r.fields); d != nil {
 		h.timeout = *d
 	}
 	if d := f.duration("healthTimeout"); d != nil && *d < 0 {
@@ -35,7 +35,7 @@ func (r *sapcloudReader) health(f *fields) sapcloudHealth {
 		h.timeout = *d
 	}
 	types := sapcloudNodeConditions
-	if flag := r.flags["node-conditions"]; flag != "" {
+	if flag := r.flags[sapcloudConditionsFlag]; flag != "" {
 		types = flag
 	}
 	if _, found := f.get("nodeConditions"); found {

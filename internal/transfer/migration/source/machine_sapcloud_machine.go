@@ -61,7 +61,7 @@ func (r *sapcloudReader) nodeTemplate(f *fields, to *v1beta1.NodeTemplate) {
 
 // timeouts returns the timeouts of a machine. A missing timeout comes from the old system's flags or defaults.
 func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
-	creation := r.timeout(f, "creationTimeout", "machine-creation-timeout", sapcloudCreation)
+	creation := r.timeout(f, "creationTimeout", sapcloudCreationFlag, sapcloudCreation)
 	if text := r.metadata.oldAnnotations[sapcloudCreationTimeout]; text != "" {
 		if d, err := time.ParseDuration(text); err == nil && d > 0 {
 			creation = d
@@ -70,7 +70,7 @@ func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 				"not a duration such as 30m, so it has no effect.")
 		}
 	}
-	update := r.timeout(f, "inPlaceUpdateTimeout", "machine-inplace-update-timeout", sapcloudUpdate)
+	update := r.timeout(f, "inPlaceUpdateTimeout", sapcloudUpdateFlag, sapcloudUpdate)
 	for _, t := range []struct {
 		name  string
 		value time.Duration
@@ -83,8 +83,8 @@ func (r *sapcloudReader) timeouts(f *fields) v1beta1.MachineTimeouts {
 	return v1beta1.MachineTimeouts{
 		Creation:     asDuration(creation),
 		Update:       asDuration(update),
-		Drain:        asDuration(r.timeout(f, "drainTimeout", "machine-drain-timeout", sapcloudDrain)),
-		VolumeDetach: asDuration(valueOr(r.flags.duration("machine-pv-detach-timeout", r.fields), sapcloudVolumeDetach)),
+		Drain:        asDuration(r.timeout(f, "drainTimeout", sapcloudDrainFlag, sapcloudDrain)),
+		VolumeDetach: asDuration(valueOr(r.flags.duration(sapcloudDetachFlag, r.fields), sapcloudVolumeDetach)),
 	}
 }
 
@@ -102,10 +102,11 @@ func (r *sapcloudReader) timeout(f *fields, name, flag string, fallback time.Dur
 // evictRetries reports a loss if the old system limits how often it tries to evict a pod. Machinist has no such limit:
 // it only limits the time of a drain.
 func (r *sapcloudReader) evictRetries(f *fields) {
-	const name, flag = "maxEvictRetries", "machine-max-evict-retries"
-	if f.number(name) != nil || r.flags[flag] != "" {
+	const name = "maxEvictRetries"
+	if f.number(name) != nil || r.flags[sapcloudRetriesFlag] != "" {
 		f.report(provider.FindingLoss, CodeNotSupported, name, "Machinist tries to evict a pod until timeouts.drain is "+
-			"over, without a limit of retries. The old limit is set here or in the flag %s of the old process.", flag)
+			"over, without a limit of retries. The old limit is set here or in the flag %s of the old process.",
+			sapcloudRetriesFlag)
 	}
 }
 

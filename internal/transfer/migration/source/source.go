@@ -27,6 +27,8 @@ type System interface {
 	Leases(cloud string) []types.NamespacedName
 	// NodeTraces returns the finalizers, labels, annotations and taints that the system writes to Nodes.
 	NodeTraces() NodeTraces
+	// Flags returns the names of the flags that Convert reads.
+	Flags() []string
 	// Convert converts one object. If the object cannot be converted, the result contains a Blocker.
 	Convert(role Role, old *unstructured.Unstructured, flags Flags) Converted
 }

@@ -33,7 +33,8 @@ func Explain(m *v1beta1.Migration, s Status) []why.Finding {
 		}
 		findings = append(findings, why.Finding{Object: about, Condition: kind, Reason: c.Reason,
 			Description: meaning.Explanation,
-			Message:     message, StartTime: since(c), NextStep: meaning.NextStep, Instructions: strings.ReplaceAll(meaning.Instructions, "`", "")})
+			Message:     message, StartTime: since(c), NextStep: meaning.NextStep,
+			Instructions: strings.ReplaceAll(meaning.Instructions, "plan NAME", "plan "+Reference(m))})
 	}
 	notTrue := func(c *metav1.Condition) bool { return c.Status != metav1.ConditionTrue }
 	phase := phaseOf(m)

@@ -21,7 +21,7 @@ const (
 	OutsideBounds = "OutsideBounds"
 )
 
-func autoscalerFindings(about string, f FleetFacts, conditions []metav1.Condition) (findings []Finding) {
+func autoscalerFindings(about, namespace string, f FleetFacts, conditions []metav1.Condition) (findings []Finding) {
 	var annotations map[string]string
 	var replicas int
 	if f.Deployment != nil {
@@ -32,7 +32,7 @@ func autoscalerFindings(about string, f FleetFacts, conditions []metav1.Conditio
 	if !autoscaling.IsNodeGroup(annotations) {
 		return nil
 	}
-	setLargest := fmt.Sprintf("kubectl annotate --overwrite %s %s=4", argument(about), v1beta1.AutoscalerMaxSizeAnnotation)
+	setLargest := fmt.Sprintf("kubectl annotate --overwrite %s %s=4", argument(about, namespace), v1beta1.AutoscalerMaxSizeAnnotation)
 	smallest, largest, err := autoscaling.Bounds(annotations)
 	switch {
 	case err != nil:
@@ -48,11 +48,11 @@ func autoscalerFindings(about string, f FleetFacts, conditions []metav1.Conditio
 			Description: fmt.Sprintf("The group has %d replicas, but cluster-autoscaler may only choose %d to %d. The autoscaler does not "+
 				"correct this: it adds no machines above the largest size, and removes none below the smallest size.",
 				replicas, smallest, largest),
-			Instructions: fmt.Sprintf("kubectl scale %s --replicas=%d", argument(about), min(max(replicas, smallest), largest))})
+			Instructions: fmt.Sprintf("kubectl scale %s --replicas=%d", argument(about, namespace), min(max(replicas, smallest), largest))})
 	}
 	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionScalableFromZero); c != nil &&
 		c.Status == metav1.ConditionFalse {
-		findings = append(findings, fleetFinding(about, c))
+		findings = append(findings, fleetFinding(about, namespace, c))
 	}
 	return findings
 }

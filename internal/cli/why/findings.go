@@ -106,11 +106,11 @@ func (e *explanation) addReplacement(first *metav1.Condition) {
 	if e.Set != nil {
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionScalingUp); c != nil &&
 			c.Reason == v1beta1.ReasonBackingOff {
-			e.add(fleetFinding("machineset/"+e.Set.Name, c))
+			e.add(fleetFinding("machineset/"+e.Set.Name, e.Set.Namespace, c))
 		}
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionReplicaFailure); c != nil &&
 			c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonReplacementsFailing {
-			addPrevented(fleetFinding("machineset/"+e.Set.Name, c))
+			addPrevented(fleetFinding("machineset/"+e.Set.Name, e.Set.Namespace, c))
 		}
 	}
 	const do = "Raise spec.remediation.maxInFlight, or delete the machine: kubectl delete machines.machinist.dev NAME"
@@ -214,7 +214,7 @@ const defaultMaxUnhealthy = 40
 func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
 	for _, kind := range []string{v1beta1.ConditionRemediationAllowed, v1beta1.ConditionRemediationTemplateReady} {
 		if c := meta.FindStatusCondition(check.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
-			f := fleetFinding("machinehealthcheck/"+check.Name, c)
+			f := fleetFinding("machinehealthcheck/"+check.Name, check.Namespace, c)
 			return &f
 		}
 	}
@@ -229,13 +229,13 @@ func (e *explanation) addFreezes() {
 		if c := meta.FindStatusCondition(e.Deployment.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
 			c.Status == metav1.ConditionTrue {
 			deploymentReason = c.Reason
-			e.add(fleetFinding("machinedeployment/"+e.Deployment.Name, c))
+			e.add(fleetFinding("machinedeployment/"+e.Deployment.Name, e.Deployment.Namespace, c))
 		}
 	}
 	if e.Set != nil {
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionFrozen); c != nil &&
 			c.Status == metav1.ConditionTrue && c.Reason != deploymentReason {
-			e.add(fleetFinding("machineset/"+e.Set.Name, c))
+			e.add(fleetFinding("machineset/"+e.Set.Name, e.Set.Namespace, c))
 		}
 	}
 }

@@ -34,7 +34,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 		})
 	}
 	if !deleted {
-		findings = append(findings, conditionFindings(about, f.Deployment, conditions)...)
+		findings = append(findings, conditionFindings(about, owner.GetNamespace(), f.Deployment, conditions)...)
 		findings = append(findings, silentFindings(f)...)
 		findings = append(findings, optionFindings(f.Deployment, f.Now)...)
 	}
@@ -45,13 +45,13 @@ func ExplainFleet(f FleetFacts) []Finding {
 		findings = append(findings, nothingBlocks(about, f.Deployment, conditions))
 	}
 	if !deleted {
-		findings = append(findings, autoscalerFindings(about, f, conditions)...)
+		findings = append(findings, autoscalerFindings(about, owner.GetNamespace(), f, conditions)...)
 	}
 	return findings
 }
 
 // conditionFindings explains the conditions of a fleet, most important first.
-func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
+func conditionFindings(about, namespace string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
 	var findings []Finding
 	reported := map[string]bool{}
 	report := func(kind string, when bool) {
@@ -60,7 +60,7 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 			return
 		}
 		reported[c.Reason] = true
-		findings = append(findings, fleetFinding(about, c))
+		findings = append(findings, fleetFinding(about, namespace, c))
 	}
 	is := func(kind string, status metav1.ConditionStatus) bool {
 		c := meta.FindStatusCondition(conditions, kind)
@@ -87,12 +87,12 @@ func conditionFindings(about string, d *v1beta1.MachineDeployment, conditions []
 	return findings
 }
 
-func fleetFinding(about string, c *metav1.Condition) Finding {
+func fleetFinding(about, namespace string, c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{
 		Object: about, Condition: c.Type, Reason: c.Reason, Description: m.Explanation, Message: c.Message,
 		StartTime: inUTC(c.LastTransitionTime.Time),
-		NextStep:  m.NextStep, Instructions: strings.ReplaceAll(m.Instructions, "md/NAME", argument(about)),
+		NextStep:  m.NextStep, Instructions: fillIn(m.Instructions, about, namespace),
 	}
 }
 
@@ -104,14 +104,23 @@ func kindOf(about string) string {
 	return "deployment"
 }
 
-// argument converts TYPE/NAME to an argument for kubectl. The kubectl argument includes the API group, because other
-// systems also have the kinds MachineSet and MachineDeployment.
-func argument(about string) string {
+// argument converts TYPE/NAME to arguments for kubectl. The arguments include the API group, because other systems also
+// have the kinds MachineSet and MachineDeployment.
+func argument(about, namespace string) string {
 	kind, name, _ := strings.Cut(about, "/")
-	if kind == "machineset" {
-		return "machinesets.machinist.dev/" + name
+	return resource(kind) + "/" + name + " -n " + namespace
+}
+
+func resource(kind string) string { return kind + "s.machinist.dev" }
+
+// fillIn inserts an object, which has the form TYPE/NAME, into the commands for its type. In a command for deployments
+// and sets, md/NAME stands for the object.
+func fillIn(do, about, namespace string) string {
+	kind, name, _ := strings.Cut(about, "/")
+	if kind == "machinedeployment" || kind == "machineset" {
+		do = strings.ReplaceAll(do, "md/NAME", argument(about, namespace))
 	}
-	return "machinedeployments.machinist.dev/" + name
+	return strings.ReplaceAll(do, resource(kind)+" NAME", resource(kind)+" "+name+" -n "+namespace)
 }
 
 func groupFinding(g Group) Finding {

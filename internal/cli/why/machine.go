@@ -49,12 +49,19 @@ func (e *explanation) add(more ...Finding) {
 	}
 }
 
+// fillInNames inserts the machine, its Node and its deployment or set into commands.
 func (e *explanation) fillInNames(do string) string {
-	node := "NODE"
-	if ref := e.Machine.Status.NodeRef; ref != nil {
-		node = ref.Name
+	do = fillIn(do, e.about, e.Machine.Namespace)
+	switch {
+	case e.Deployment != nil:
+		do = fillIn(do, "machinedeployment/"+e.Deployment.Name, e.Deployment.Namespace)
+	case e.Set != nil:
+		do = fillIn(do, "machineset/"+e.Set.Name, e.Set.Namespace)
 	}
-	return strings.NewReplacer("NAME", e.Machine.Name+" -n "+e.Machine.Namespace, "NODE", node).Replace(do)
+	if ref := e.Machine.Status.NodeRef; ref != nil {
+		do = strings.ReplaceAll(do, "node NODE", "node "+ref.Name)
+	}
+	return do
 }
 
 func (e *explanation) condition(kind string) *metav1.Condition {

@@ -9,7 +9,7 @@ func migrationMeanings() map[string]Meaning {
 			NextStep: "The migration continues when spec.stage is raised and spec.planHash has the hash of the plan."},
 		v1beta1.ReasonBlocked: {Explanation: "The plan has a problem that must be solved before the migration changes anything.",
 			NextStep:     "The migration continues when no Blocker is left, all losses are accepted, and the plan is the one that you agreed to.",
-			Instructions: "To see the objects and fields, run `machinist migrate plan NAME --all`."},
+			Instructions: "To see the objects and fields, run machinist migrate plan NAME --all."},
 		v1beta1.ReasonPlanUnknown: {Explanation: "The migrator cannot read the old system completely.",
 			NextStep:     "The migrator tries again automatically.",
 			Instructions: "The message says what cannot be read."},
@@ -27,6 +27,6 @@ func migrationMeanings() map[string]Meaning {
 			NextStep: "The condition changes when a problem occurs."},
 		v1beta1.ReasonTroubles: {Explanation: "The migration has a problem that does not end automatically.",
 			NextStep:     "The migration of the affected objects continues when the problem is solved. The migration of other objects continues in the meantime.",
-			Instructions: "See status.troubles."},
+			Instructions: "Solve the problems that the message names."},
 	}
 }

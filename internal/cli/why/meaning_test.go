@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // constants returns the string constants in a folder whose names match the regular expression.
@@ -123,5 +125,52 @@ func TestAdviceEndsWithItsCommand(t *testing.T) {
 			strings.Contains(command[1:], "kubectl ") {
 			t.Errorf("%s: in %q, text follows the command", reason, m.Instructions)
 		}
+	}
+}
+
+// In a fleet, only the placeholders for a machine stay, because the user chooses the machine.
+func TestAdviceNamesTheExplainedObject(t *testing.T) {
+	placeholder := regexp.MustCompile(`\S+[ /](NAME|NODE)\b`)
+	known := []string{"machines.machinist.dev NAME", "machine/NAME", "machinedeployments.machinist.dev NAME", "md/NAME",
+		"node NODE", "plan NAME"}
+	owner := deployment()
+	for key, m := range meanings() {
+		for _, found := range placeholder.FindAllString(m.Instructions, -1) {
+			if !slices.Contains(known, found) {
+				t.Errorf("%s: nothing replaces %q", key, found)
+			}
+		}
+		condition, reason, special := strings.Cut(key, "/")
+		if !special {
+			condition, reason = "Any", key
+		}
+		c := &metav1.Condition{Type: condition, Reason: reason}
+		for about, literals := range map[string][]string{"machineset/web": {"md/NAME"},
+			"machinedeployment/web": {"md/NAME", "machinedeployments.machinist.dev NAME"}} {
+			do := fleetFinding(about, "prod", c).Instructions
+			for _, literal := range literals {
+				if strings.Contains(do, literal) {
+					t.Errorf("%s of %s: %q", key, about, do)
+				}
+			}
+		}
+		e := explanation{Facts: Facts{Machine: machine(), Deployment: owner}, about: "machine/web-1"}
+		e.add(e.conditionFinding(c))
+		for _, found := range placeholder.FindAllString(e.findings[0].Instructions, -1) {
+			if found != "machine/NAME" && found != "plan NAME" {
+				t.Errorf("%s of a machine: %q", key, e.findings[0].Instructions)
+			}
+		}
+	}
+}
+
+// The advice about a fleet keeps the name of the fleet, even if a machine is explained.
+func TestAdviceAboutFleetOfMachine(t *testing.T) {
+	const do = "kubectl edit machinedeployments.machinist.dev NAME && kubectl delete machines.machinist.dev NAME"
+	e := explanation{Facts: Facts{Machine: machine(), Deployment: deployment()}, about: "machine/web-1"}
+	e.add(Finding{Instructions: do})
+	want := "kubectl edit machinedeployments.machinist.dev web -n prod && kubectl delete machines.machinist.dev web-1 -n prod"
+	if got := e.findings[0].Instructions; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -60,8 +60,8 @@ func silentFindings(f FleetFacts) (findings []Finding) {
 			Description: fmt.Sprintf("The Nodes of %d of %d machines in domain %s are not Ready. The probable cause is an outage of the zone.",
 				d.NotReady, d.Machines, d.Domain),
 			NextStep: "While most Nodes of the zone are not Ready, Machinist does not replace its machines. New machines go to the domains that lack machines, as usual.",
-			Instructions: fmt.Sprintf("To create new machines only in other domains, set weight of domain %s to 0: kubectl edit %s -n %s",
-				d.Domain, argument(about), f.Deployment.Namespace),
+			Instructions: fmt.Sprintf("To create new machines only in other domains, set weight of domain %s to 0: kubectl edit %s",
+				d.Domain, argument(about, f.Deployment.Namespace)),
 		}
 		if c := meta.FindStatusCondition(f.Deployment.Status.Conditions, v1beta1.ConditionBalanced); c != nil {
 			finding.Message = c.Message

@@ -28,7 +28,7 @@ func unownedFindings(f Facts) []Finding {
 		c := meta.FindStatusCondition(s.Status.Conditions, v1beta1.ConditionAdoptionSkipped)
 		if err == nil && !selector.Empty() && selector.Matches(labels.Set(m.Labels)) && c != nil &&
 			c.Status == metav1.ConditionTrue {
-			findings = append(findings, fleetFinding("machineset/"+s.Name, c))
+			findings = append(findings, fleetFinding("machineset/"+s.Name, s.Namespace, c))
 		}
 	}
 	if from := m.Annotations[v1beta1.AnnotationReleasedFrom]; from != "" && len(findings) == 0 {

@@ -25,7 +25,7 @@ func guideFleet(m *v1beta1.Migration) {
 		{Level: "Note", Code: "Renamed", Count: 1, Message: "Machine/workers.old metadata.name: In Machinist, the name of a " +
 			"machine must be a DNS label of at most 63 characters. The new name is workers-old-mzxw6ytb."},
 	}
-	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "1 reason: the loss UserData is not accepted")
+	set(m, v1beta1.ConditionPlanned, metav1.ConditionFalse, v1beta1.ReasonBlocked, "the loss UserData is not accepted")
 }
 
 func TestGuideShowsOutputOfCommands(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 func stuck(m *v1beta1.Migration) {
 	m.Status.Machines.Adopted = 7
 	m.Status.Troubles = []string{"machine kube-system/a: the instance has the tags of another installation\x1b[2J"}
-	set(m, v1beta1.ConditionStuck, metav1.ConditionTrue, v1beta1.ReasonTroubles, "1 trouble.")
+	set(m, v1beta1.ConditionStuck, metav1.ConditionTrue, v1beta1.ReasonTroubles, "The cloud is down.")
 }
 
 func committed(m *v1beta1.Migration) { m.Spec.Stage = v1beta1.MigrationCommit }

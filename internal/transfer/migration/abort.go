@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -87,10 +87,10 @@ func (p *pass) pauseAll(ctx context.Context, own *ownObjects, _ nodes) (bool, er
 			acting = append(acting, m)
 		}
 	}
-	if p.unchangedFor(p.migration, len(acting)) >= stallTimeout && len(acting) > 0 {
-		p.addTrouble("The process of provider %s has not confirmed the pause (condition Paused) of %s, for example "+
-			"machine %s. Check that the process runs and leads: the instances are returned only when all machines are paused",
-			p.migration.Spec.Provider, wording.Count(len(acting), "machine"), acting[0].Name)
+	if p.unchangedFor(p.migration, strconv.Itoa(len(acting))) >= stallTimeout && len(acting) > 0 {
+		p.addTrouble("The process of provider %s has not confirmed the pause (condition Paused) of %s. "+
+			"Check that the process runs and leads: the instances are returned only when all machines are paused",
+			p.migration.Spec.Provider, examples(len(acting), "machine", acting[0].Name))
 	}
 	paused := p.metFor(p.migration, untilPaused, len(acting) == 0)
 	return len(acting) == 0 && paused >= p.Cloud.CreateSettle(), nil

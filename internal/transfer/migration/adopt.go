@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/wording"
 )
 
 // This file has the phases Copying, Adopting and Adopted, in which Machinist takes the fleet over.
@@ -206,6 +206,9 @@ const (
 	maxUnpaused = 200
 	// stallTimeout is the time without progress after which the migrator adds a trouble to the status of the Migration.
 	stallTimeout = time.Minute
+	// fenceStallTimeout is the stallTimeout of the fence. The fence waits for pods, and for the Lease of an old controller
+	// and a margin.
+	fenceStallTimeout = 5 * time.Minute
 )
 
 // runAdopting unpauses Machines so that they adopt their instances. The first step unpauses one Machine. Later, the
@@ -239,11 +242,10 @@ func (p *pass) runAdopting(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.unchangedFor(p.migration, adopted) >= stallTimeout && len(inProgress) > 0 && p.troubleCount == 0 {
-		p.addTrouble("For a minute, the process of provider %s has adopted none of %s, for example machine %s. Check that "+
-			"the process runs and leads. For details, run: machinist why machine/%[3]s", p.migration.Spec.Provider,
-			wording.Count(len(inProgress), "machine"),
-			inProgress[0].Name)
+	if p.unchangedFor(p.migration, strconv.Itoa(adopted)) >= stallTimeout && len(inProgress) > 0 && p.troubleCount == 0 {
+		p.addTrouble("For a minute, the process of provider %s has not adopted %s. Check that the process runs and "+
+			"leads. For details, run: machinist why machine/%s -n %s", p.migration.Spec.Provider,
+			examples(len(inProgress), "machine", inProgress[0].Name), inProgress[0].Name, p.migration.Namespace)
 	}
 	if len(paused) > 0 || len(inProgress) > 0 {
 		return nil
@@ -311,7 +313,7 @@ func (p *pass) runAdopted(ctx context.Context) error {
 	}
 	for _, m := range own.migratedMachines() {
 		if !isAdopted(m, targetNodes) {
-			p.addTrouble("Machine %s is not adopted any more. Run: machinist why machine/%s", m.Name, m.Name)
+			p.addTrouble("Machine %s is not adopted any more. Run: machinist why machine/%s -n %s", m.Name, m.Name, m.Namespace)
 		}
 	}
 	if p.troubleCount > 0 || p.migration.Spec.Stage != v1beta1.MigrationCommit {

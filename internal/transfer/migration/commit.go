@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
-	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -75,10 +75,9 @@ func (p *pass) runCommitting(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if p.unchangedFor(p.migration, len(traced)) >= stallTimeout && len(traced) > 0 {
-		p.addTrouble("The old system's keys reappear on %s, for example node %s: the fence does not stop "+
-			"a controller of the old system. Stop this controller, or name it in spec.fence", wording.Count(len(traced), "node"),
-			traced[0].Name)
+	if p.unchangedFor(p.migration, strconv.Itoa(len(traced))) >= stallTimeout && len(traced) > 0 {
+		p.addTrouble("The old system's keys reappear on %s: the fence does not stop a controller of the old "+
+			"system. Stop this controller, or name it in spec.fence", examples(len(traced), "node", traced[0].Name))
 	}
 	if left > 0 || len(traced) > 0 || p.troubleCount > 0 {
 		return nil

@@ -97,7 +97,7 @@ type Reconciler struct {
 	mu      sync.Mutex
 	fences  map[types.UID]*fence
 	waits   map[wait]time.Time
-	counts  map[types.UID]count
+	counts  map[types.UID]progress
 	written map[types.NamespacedName]stored
 
 	replan replanner
@@ -109,7 +109,7 @@ func New(o Options) *Reconciler {
 		o.Parallel = defaultParallel
 	}
 	return &Reconciler{Options: o, fences: map[types.UID]*fence{}, waits: map[wait]time.Time{},
-		counts: map[types.UID]count{}, written: map[types.NamespacedName]stored{},
+		counts: map[types.UID]progress{}, written: map[types.NamespacedName]stored{},
 		replan: replanner{changes: make(chan event.GenericEvent), delays: map[types.NamespacedName]time.Duration{}}}
 }
 
@@ -196,6 +196,8 @@ type pass struct {
 	requeueAfter time.Duration
 	troubles     []string
 	troubleCount int
+	// waitingFor describes what the fence waits for, or is empty.
+	waitingFor string
 	// remainingObjects describes why old objects still exist after the end of the migration.
 	remainingObjects string
 	// objects finds the objects to which old objects refer. It is nil for systems without such objects.
@@ -285,12 +287,10 @@ func (p *pass) report(err error) {
 		p.addTrouble("%s", withRemedy(err))
 	}
 	status.Troubles = p.troubles
-	switch {
-	case p.troubleCount > 0:
-		p.condition(v1beta1.ConditionStuck, true, v1beta1.ReasonTroubles,
-			fmt.Sprintf("%s; the first is: %s", wording.Count(p.troubleCount, "trouble"), p.troubles[0]))
-	default:
-		p.condition(v1beta1.ConditionStuck, false, v1beta1.ReasonNothingInTheWay, "")
+	if p.troubleCount > 0 {
+		p.condition(v1beta1.ConditionStuck, true, v1beta1.ReasonTroubles, listed(p.troubleCount, "trouble", p.troubles[0]))
+	} else {
+		p.condition(v1beta1.ConditionStuck, false, v1beta1.ReasonNothingInTheWay, p.waitingFor)
 	}
 	switch status.Phase {
 	case v1beta1.MigrationAdopted, v1beta1.MigrationCommitting, v1beta1.MigrationRemoving, v1beta1.MigrationCleaning:
@@ -311,6 +311,35 @@ func (p *pass) report(err error) {
 	}
 }
 
+// waitForFence records what the fence waits for. If that does not change for a long time, the migration is stuck.
+func (p *pass) waitForFence(waits string) {
+	if waits == "" {
+		return
+	}
+	p.waitingFor = "The migration waits for the fence: " + waits + "."
+	if p.unchangedFor(p.migration, waits) >= fenceStallTimeout {
+		p.addTrouble("For %s, the migration has waited for the fence: %s", wording.Count(int(fenceStallTimeout/time.Minute),
+			"minute"), waits)
+	}
+}
+
+// examples returns a number of objects and the first of them, such as "3 nodes, for example node a". For one object,
+// examples returns only its name, such as "node a".
+func examples(n int, noun, first string) string {
+	if n == 1 {
+		return noun + " " + first
+	}
+	return fmt.Sprintf("%s, for example %s %s", wording.Count(n, noun), noun, first)
+}
+
+// listed returns texts that describe n problems. If there are several problems, the result starts with their number.
+func listed(n int, noun, texts string) string {
+	if n == 1 {
+		return texts
+	}
+	return wording.Count(n, noun) + ": " + texts
+}
+
 // ensureFenced creates the missing parts of the fence, and checks that the fence works. If the fence does not work yet,
 // ensureFenced returns false, and the caller must end the pass.
 func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error) {
@@ -321,6 +350,7 @@ func (p *pass) ensureFenced(ctx context.Context, scope fenceScope) (bool, error)
 			message = err.Error()
 		}
 		p.condition(v1beta1.ConditionFenced, false, v1beta1.ReasonStoppingOldControllers, message)
+		p.waitForFence(waits)
 		p.requeueAfter = min(p.requeueAfter, p.Timing.ProbeInterval)
 		return false, err
 	}

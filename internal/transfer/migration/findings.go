@@ -65,7 +65,7 @@ const (
 	CodeMergeable = "Mergeable"
 	// CodeRefused: the API server rejects the converted object.
 	CodeRefused = "Refused"
-	// CodeOverlaps: an older Migration migrates the same fleet, or stops the same old controller.
+	// CodeOverlaps: an older Migration migrates the same fleet or instances, or stops the same old controller.
 	CodeOverlaps = "Overlaps"
 	// CodeWorkloadUnreadable: a workload that the migration must stop does not exist, or the migrator may not read it.
 	CodeWorkloadUnreadable = "WorkloadUnreadable"

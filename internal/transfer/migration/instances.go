@@ -131,6 +131,7 @@ func (p *planner) planInstances(ctx context.Context) error {
 			names = append(names, name)
 		}
 		groups[name] = append(groups[name], one)
+		p.plan.instances = append(p.plan.instances, in)
 	}
 	needsVersion, err := p.needsVersion(ctx, c)
 	if err != nil {
@@ -149,9 +150,8 @@ func (p *planner) planInstances(ctx context.Context) error {
 		p.blockf(CodeNothingFound, "Migration/"+p.migration.Name, "spec.instances", "The account of class %s has %s, and "+
 			"none matches. Correct --class, --name, --selector or --network.", c.name, wording.Count(len(all), "instance"))
 	case len(names) == 0:
-		p.blockf(CodeNothingFound, "Migration/"+p.migration.Name, "spec.instances", "The account of class %s has %s. %d "+
-			"of them match, and none of these can be adopted: see the Notes.", c.name,
-			wording.Count(len(all), "instance"), selected)
+		p.blockf(CodeNothingFound, "Migration/"+p.migration.Name, "spec.instances", "The account of class %s has %s, and "+
+			"none that matches can be adopted: see the Notes.", c.name, wording.Count(len(all), "instance"))
 	}
 	return nil
 }
@@ -198,6 +198,40 @@ func selects(s *v1beta1.MigrationInstances, in *provider.FoundInstance) bool {
 	}
 	connected := func(network string) bool { return slices.Contains(in.Networks, network) }
 	return len(s.Networks) == 0 || slices.ContainsFunc(s.Networks, connected)
+}
+
+// adoptedByBoth returns the instances of the plan that another Migration adopts, too. If the instances of the other
+// Migration cannot be listed, the names, tags and networks decide.
+func (p *pass) adoptedByBoth(ctx context.Context, plan *plan, other *v1beta1.Migration) ([]*provider.FoundInstance,
+	error) {
+	m := p.migration
+	if m.Spec.Instances == nil || other.Spec.Instances == nil || m.Spec.Provider != other.Spec.Provider {
+		return nil, nil
+	}
+	both := slices.DeleteFunc(slices.Clone(plan.instances), func(in *provider.FoundInstance) bool {
+		return !selects(other.Spec.Instances, in)
+	})
+	key := client.ObjectKey{Namespace: other.Namespace, Name: other.Spec.Instances.ClassRef.Name}
+	if len(both) == 0 || key == (client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Instances.ClassRef.Name}) {
+		return both, nil
+	}
+	class := &v1beta1.MachineClass{}
+	if err := p.Control.Get(ctx, key, class); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	resolved, err := p.classOf(ctx, class)
+	if err != nil {
+		return both, nil
+	}
+	found, err := p.Cloud.Find(ctx, provider.FindRequest{Class: resolved})
+	if err != nil {
+		return both, nil
+	}
+	return slices.DeleteFunc(both, func(in *provider.FoundInstance) bool {
+		return !slices.ContainsFunc(found, func(f provider.FoundInstance) bool {
+			return f.Instance.ProviderID == in.Instance.ProviderID
+		})
+	}), nil
 }
 
 // choose decides whether the migration adopts an instance. If not, choose reports why. An instance that this

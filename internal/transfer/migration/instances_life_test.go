@@ -169,3 +169,56 @@ func TestAdoptionStopsWhenInstancesChange(t *testing.T) {
 		})
 	}
 }
+
+// Rule: adoption-groups-instances.
+func TestAdoptionsOverlap(t *testing.T) {
+	l := newAdoption(t)
+	l.must(l.admin.Create(l.ctx, func() *v1beta1.MachineClass {
+		c := classOfInstances(l.key.Namespace)
+		c.Name = "other"
+		return c
+	}()))
+	first := &v1beta1.Migration{}
+	l.must(l.admin.Get(l.ctx, l.key, first))
+	older, named := l.key, l.cloud.found[0].Name
+	for name, c := range map[string]struct {
+		class  string
+		names  []string
+		blocks string
+	}{
+		"same class":      {class: "small", blocks: "3 instances, for example instance "},
+		"another class":   {class: "other", names: []string{named}, blocks: "instance " + named + "."},
+		"other instances": {class: "small", names: []string{"none"}},
+	} {
+		spec := first.Spec.DeepCopy()
+		spec.Stage, spec.PlanHash = v1beta1.MigrationPlan, ""
+		spec.Instances.ClassRef.Name, spec.Instances.Names = c.class, c.names
+		l.key.Name = strings.ReplaceAll(name, " ", "-")
+		eventually(l, "the API server creates a younger Migration", func() bool {
+			younger := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name},
+				Spec: *spec}
+			l.must(l.admin.Create(l.ctx, younger))
+			if first.CreationTimestamp.Before(&younger.CreationTimestamp) || first.UID < younger.UID {
+				return true
+			}
+			l.must(l.admin.Delete(l.ctx, younger))
+			return false
+		})
+		l.pass()
+		got := l.pass()
+		l.must(l.admin.Delete(l.ctx, got))
+		l.key = older
+		var messages []string
+		for _, f := range got.Status.Findings {
+			if f.Code == CodeOverlaps {
+				messages = append(messages, f.Message)
+			}
+		}
+		text := strings.Join(messages, "\n")
+		if c.blocks == "" && text != "" || c.blocks != "" && !strings.Contains(text, "The older Migration "+older.String()+
+			" also adopts "+c.blocks) {
+			t.Errorf("%s: the Migration is blocked by %q", name, text)
+		}
+	}
+	l.cleanOld()
+}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -153,7 +154,7 @@ func TestMigrationReportsProviderThatDoesNotRun(t *testing.T) {
 			t.Errorf("the provider runs again, but the migration still reports %v", troubles)
 		}
 	}
-	waits("For a minute, the process of provider sim has adopted none of 1 machine, for example machine ")
+	waits("For a minute, the process of provider sim has not adopted machine ")
 	l.stage(v1beta1.MigrationAbort)
 	waits("The process of provider sim has not confirmed the pause ")
 	l.runUntil(v1beta1.MigrationAborted)
@@ -174,13 +175,49 @@ func TestMigrationReportsOldControllerThatStillRuns(t *testing.T) {
 		}
 	}
 	l.stage(v1beta1.MigrationCommit)
-	want := "The old system's keys reappear on 1 node, for example node " + node.Name
+	want := "The old system's keys reappear on node " + node.Name
 	eventually(l, "the migration names the node", func() bool {
 		return strings.Contains(strings.Join(l.pass().Status.Troubles, "\n"), want)
 	})
 	l.watch = func(*v1beta1.Migration) {}
 	l.pass()
 	l.runUntil(v1beta1.MigrationCompleted)
+}
+
+// Another controller scales the old workload up again.
+//
+// Rule: migration-names-what-comes-back.
+func TestMigrationReportsFenceWithoutProgress(t *testing.T) {
+	l := newJourney(t)
+	l.planned()
+	l.watch = func(*v1beta1.Migration) {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.from, Name: oldWorkload}}
+		l.must(l.admin.Patch(l.ctx, d, merge(`{"spec":{"replicas":2}}`)))
+	}
+	waits := "scaling Deployment " + l.from + "/" + oldWorkload + " to 0"
+	var begun time.Time
+	eventually(l, "the fence waits", func() bool {
+		begun = l.clock.Now()
+		stuck := meta.FindStatusCondition(l.pass().Status.Conditions, v1beta1.ConditionStuck)
+		return stuck.Status == metav1.ConditionFalse && stuck.Message == "The migration waits for the fence: "+waits+"."
+	})
+	eventually(l, "the migration is stuck", func() bool {
+		l.clock.Step(time.Minute)
+		now := l.clock.Now()
+		m := l.pass()
+		troubles := strings.Join(m.Status.Troubles, "\n")
+		if stuck := meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionStuck); stuck != (troubles != "") ||
+			stuck != (now.Sub(begun) >= fenceStallTimeout) {
+			l.Fatalf("after %s, Stuck is %t, and the troubles are %q", now.Sub(begun), stuck, troubles)
+		}
+		return troubles == "For 5 minutes, the migration has waited for the fence: "+waits
+	})
+	l.watch = func(*v1beta1.Migration) {}
+	l.pass()
+	l.runUntil(v1beta1.MigrationSettling)
+	l.stage(v1beta1.MigrationAbort)
+	l.runUntil(v1beta1.MigrationAborted)
+	l.cleanOld()
 }
 
 // A plan with a missing workload is blocked, so that the migration does not stop the other workloads.

@@ -24,8 +24,10 @@ type plan struct {
 	sets        []*set // sets without a deployment
 	machines    []*machine
 	checks      []*v1beta1.MachineHealthCheck
-	findings    findings
-	hash        string
+	// instances are the instances without an old system that the migration adopts.
+	instances []*provider.FoundInstance
+	findings  findings
+	hash      string
 	// oldNames maps new objects to the old objects that they come from, such as Machine/worker-1.
 	oldNames map[client.Object]string
 	// oldMachines is the number of machines of the old system that the migration converts, with or without an

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/platform/wording"
 	"machinist.dev/machinist/internal/transfer/migration/source"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -103,7 +103,7 @@ func (p *pass) isAgreed(plan *plan) bool {
 	}
 	if len(blocking) > 0 {
 		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonBlocked,
-			fmt.Sprintf("%s: %s", wording.Count(len(blocking), "reason"), strings.Join(blocking, "; ")))
+			listed(len(blocking), "reason", strings.Join(blocking, "; ")))
 		return false
 	}
 	p.condition(v1beta1.ConditionPlanned, true, v1beta1.ReasonPlanReady, "")
@@ -162,7 +162,7 @@ func (p *pass) storePlan(plan *plan) {
 	status.PlanHash, status.Findings = plan.hash, summary
 }
 
-// checkOverlaps reports older Migrations that migrate the same fleet or stop the same controllers. When the first of
+// checkOverlaps reports older Migrations that migrate the same fleet or instances, or stop the same controllers. When the first of
 // two such Migrations ends, it would start the old controllers, although the other Migration is still in progress.
 func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	m := p.migration
@@ -180,7 +180,16 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 			m.CreationTimestamp.Equal(&other.CreationTimestamp) && m.UID < other.UID {
 			continue
 		}
-		if same {
+		both, err := p.adoptedByBoth(ctx, plan, other)
+		if err != nil {
+			return fmt.Errorf("read the class of migration %s: %w", client.ObjectKeyFromObject(other), err)
+		}
+		if len(both) > 0 {
+			plan.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "spec.instances",
+				"The older Migration %s also adopts %s. Complete or abort it first, or select other instances with --name, "+
+					"--selector or --network.", client.ObjectKeyFromObject(other),
+				examples(len(both), "instance", cmp.Or(both[0].Name, both[0].Instance.ProviderID)))
+		} else if same {
 			plan.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "",
 				"The older Migration %s takes over the same fleet. Delete one of them.", client.ObjectKeyFromObject(other))
 		} else if shared := stoppedByBoth(m, other); shared != "" {

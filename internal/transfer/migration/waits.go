@@ -25,9 +25,10 @@ const (
 // duration of a Lease, and acquire it after 15 seconds without renewal.
 const maxRetryInterval = 2 * leaseRenewal
 
-type count struct {
-	n    int
-	from time.Time
+// progress is the state that a migration has had since a point in time.
+type progress struct {
+	state string
+	from  time.Time
 }
 
 // metFor returns for how long a condition has been true without interruption, as observed by this process. The argument
@@ -48,14 +49,14 @@ func (r *Reconciler) metFor(m *v1beta1.Migration, condition string, isMet bool) 
 	return r.Clock.Since(from)
 }
 
-// unchangedFor returns the time for which a counter of the current phase has had the same value. A phase uses this
-// function to notice that it makes no progress.
-func (r *Reconciler) unchangedFor(m *v1beta1.Migration, n int) time.Duration {
+// unchangedFor returns the time for which the state of the current phase, such as a counter, has been the same. A phase
+// uses this function to notice that it makes no progress.
+func (r *Reconciler) unchangedFor(m *v1beta1.Migration, state string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, found := r.counts[m.UID]
-	if !found || last.n != n {
-		last = count{n: n, from: r.Clock.Now()}
+	if !found || last.state != state {
+		last = progress{state: state, from: r.Clock.Now()}
 		r.counts[m.UID] = last
 	}
 	return r.Clock.Since(last.from)

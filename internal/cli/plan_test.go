@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -285,6 +288,7 @@ func TestPlanNeedsPermissionForDryRun(t *testing.T) {
 		"2 machines would be replaced. 1 machine would be created.", "The existence of the class b could not be checked.")
 }
 
+// grant gives rights to a user, and waits until the API server applies them.
 func grant(t testing.TB, api client.Client, namespace, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	for _, object := range []client.Object{
@@ -295,6 +299,23 @@ func grant(t testing.TB, api client.Client, namespace, user string, rules ...rba
 	} {
 		if err := api.Create(context.Background(), object); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				spec := authorizationv1.SubjectAccessReviewSpec{User: user,
+					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb,
+						Group: rule.APIGroups[0], Resource: resource}}
+				if err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, env.Patience, true,
+					func(ctx context.Context) (bool, error) {
+						review := &authorizationv1.SubjectAccessReview{Spec: spec}
+						err := api.Create(ctx, review)
+						return review.Status.Allowed, err
+					}); err != nil {
+					t.Fatalf("user %s may not %s %s: %v", user, verb, resource, err)
+				}
+			}
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	poll "k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -307,7 +307,7 @@ func grant(t testing.TB, api client.Client, namespace, user string, rules ...rba
 				spec := authorizationv1.SubjectAccessReviewSpec{User: user,
 					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb,
 						Group: rule.APIGroups[0], Resource: resource}}
-				if err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, env.Patience, true,
+				if err := poll.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, env.Patience, true,
 					func(ctx context.Context) (bool, error) {
 						review := &authorizationv1.SubjectAccessReview{Spec: spec}
 						err := api.Create(ctx, review)

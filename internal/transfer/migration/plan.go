@@ -429,8 +429,8 @@ func (p *planner) checkNames() {
 	taken := func(object client.Object) {
 		if other := p.own.find(object); other != nil && !p.own.hasCreated(other) {
 			p.blockf(CodeNameTaken, p.plan.oldNames[object], "", "The migration would create the %s %s for this object, but "+
-				"another one with this name exists in namespace %s. Delete or rename it.", kindOf(object), object.GetName(),
-				object.GetNamespace())
+				"another one with this name exists in namespace %s. %s", kindOf(object), object.GetName(),
+				object.GetNamespace(), remedyForName(p.migration, other))
 		}
 	}
 	for _, c := range p.plan.classes {
@@ -450,6 +450,14 @@ func (p *planner) checkNames() {
 	for _, c := range p.plan.checks {
 		taken(c)
 	}
+}
+
+// remedyForName returns advice about an object that has the name of an object of the plan.
+func remedyForName(m *v1beta1.Migration, other client.Object) string {
+	if by := other.GetLabels()[v1beta1.LabelMigration]; by != "" && by != m.Name {
+		return fmt.Sprintf("Migration %s created it: complete or abort that Migration.", by)
+	}
+	return "Delete or rename it."
 }
 
 func (p *plan) manifests() []client.Object {

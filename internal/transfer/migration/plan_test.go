@@ -283,6 +283,12 @@ func TestTakenNameIsBlocker(t *testing.T) {
 		c.put(f.own, "")
 		f.plan().expect(t, blocker, CodeNameTaken, c.what)
 		f = healthy(t)
+		c.put(f.own, "other")
+		found := f.plan().expect(t, blocker, CodeNameTaken, c.what)
+		if want := "Migration other created it: complete or abort that Migration."; !strings.HasSuffix(found.Message, want) {
+			t.Errorf("%s of another Migration: %s", name, found.Message)
+		}
+		f = healthy(t)
 		c.put(f.own, "move")
 		if b := f.plan().blockers(); len(b) > 0 {
 			t.Errorf("%s that the migration itself created is a Blocker: %s", name, b)

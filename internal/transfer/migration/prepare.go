@@ -255,8 +255,8 @@ func (p *pass) checkSecretNames(ctx context.Context, plan *plan, own *ownObjects
 				return fmt.Errorf("read Secret %s: %w", secret.Name, err)
 			case !own.hasCreated(other):
 				plan.findings.addf(provider.FindingBlocker, CodeNameTaken, plan.oldNames[secret], "", "The migration would "+
-					"create the Secret %s for this object, but another one with this name exists in namespace %s. Delete or "+
-					"rename it.", secret.Name, secret.Namespace)
+					"create the Secret %s for this object, but another one with this name exists in namespace %s. %s",
+					secret.Name, secret.Namespace, remedyForName(p.migration, other))
 			}
 		}
 	}

@@ -32,7 +32,8 @@ func autoscalerFindings(about, namespace string, f FleetFacts, conditions []meta
 	if !autoscaling.IsNodeGroup(annotations) {
 		return nil
 	}
-	setLargest := fmt.Sprintf("kubectl annotate --overwrite %s %s=4", argument(about, namespace), v1beta1.AutoscalerMaxSizeAnnotation)
+	setLargest := fmt.Sprintf("kubectl annotate --overwrite %s %s=4", argument(about, namespace),
+		v1beta1.AutoscalerMaxSizeAnnotation)
 	smallest, largest, err := autoscaling.Bounds(annotations)
 	switch {
 	case err != nil:
@@ -48,7 +49,8 @@ func autoscalerFindings(about, namespace string, f FleetFacts, conditions []meta
 			Description: fmt.Sprintf("The group has %d replicas, but cluster-autoscaler may only choose %d to %d. The autoscaler does not "+
 				"correct this: it adds no machines above the largest size, and removes none below the smallest size.",
 				replicas, smallest, largest),
-			Instructions: fmt.Sprintf("kubectl scale %s --replicas=%d", argument(about, namespace), min(max(replicas, smallest), largest))})
+			Instructions: fmt.Sprintf("kubectl scale %s --replicas=%d", argument(about, namespace),
+				min(max(replicas, smallest), largest))})
 	}
 	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionScalableFromZero); c != nil &&
 		c.Status == metav1.ConditionFalse {

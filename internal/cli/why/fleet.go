@@ -51,7 +51,8 @@ func ExplainFleet(f FleetFacts) []Finding {
 }
 
 // conditionFindings explains the conditions of a fleet, most important first.
-func conditionFindings(about, namespace string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
+func conditionFindings(about, namespace string, d *v1beta1.MachineDeployment,
+	conditions []metav1.Condition) []Finding {
 	var findings []Finding
 	reported := map[string]bool{}
 	report := func(kind string, when bool) {
@@ -104,8 +105,8 @@ func kindOf(about string) string {
 	return "deployment"
 }
 
-// argument converts TYPE/NAME to arguments for kubectl. The arguments include the API group, because other systems also
-// have the kinds MachineSet and MachineDeployment.
+// argument converts TYPE/NAME to arguments for kubectl. The arguments include the API group, because other systems
+// also have the kinds MachineSet and MachineDeployment.
 func argument(about, namespace string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	return resource(kind) + "/" + name + " -n " + namespace
@@ -113,8 +114,8 @@ func argument(about, namespace string) string {
 
 func resource(kind string) string { return kind + "s.machinist.dev" }
 
-// fillIn inserts an object, which has the form TYPE/NAME, into the commands for its type. In a command for deployments
-// and sets, md/NAME stands for the object.
+// fillIn inserts an object, which has the form TYPE/NAME, into the commands for its type. In a command for
+// deployments and sets, md/NAME stands for the object.
 func fillIn(do, about, namespace string) string {
 	kind, name, _ := strings.Cut(about, "/")
 	if kind == "machinedeployment" || kind == "machineset" {

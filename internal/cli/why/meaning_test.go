@@ -169,7 +169,8 @@ func TestAdviceAboutFleetOfMachine(t *testing.T) {
 	const do = "kubectl edit machinedeployments.machinist.dev NAME && kubectl delete machines.machinist.dev NAME"
 	e := explanation{Facts: Facts{Machine: machine(), Deployment: deployment()}, about: "machine/web-1"}
 	e.add(Finding{Instructions: do})
-	want := "kubectl edit machinedeployments.machinist.dev web -n prod && kubectl delete machines.machinist.dev web-1 -n prod"
+	const want = "kubectl edit machinedeployments.machinist.dev web -n prod && " +
+		"kubectl delete machines.machinist.dev web-1 -n prod"
 	if got := e.findings[0].Instructions; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -206,8 +206,8 @@ const (
 	maxUnpaused = 200
 	// stallTimeout is the time without progress after which the migrator adds a trouble to the status of the Migration.
 	stallTimeout = time.Minute
-	// fenceStallTimeout is the stallTimeout of the fence. The fence waits for pods, and for the Lease of an old controller
-	// and a margin.
+	// fenceStallTimeout is the stallTimeout of the fence. The fence waits for pods, and for the Lease of an old
+	// controller and a margin.
 	fenceStallTimeout = 5 * time.Minute
 )
 
@@ -242,7 +242,8 @@ func (p *pass) runAdopting(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.unchangedFor(p.migration, strconv.Itoa(adopted)) >= stallTimeout && len(inProgress) > 0 && p.troubleCount == 0 {
+	stalled := p.unchangedFor(p.migration, strconv.Itoa(adopted)) >= stallTimeout
+	if stalled && len(inProgress) > 0 && p.troubleCount == 0 {
 		p.addTrouble("For a minute, the process of provider %s has not adopted %s. Check that the process runs and "+
 			"leads. For details, run: machinist why machine/%s -n %s", p.migration.Spec.Provider,
 			examples(len(inProgress), "machine", inProgress[0].Name), inProgress[0].Name, p.migration.Namespace)
@@ -313,7 +314,8 @@ func (p *pass) runAdopted(ctx context.Context) error {
 	}
 	for _, m := range own.migratedMachines() {
 		if !isAdopted(m, targetNodes) {
-			p.addTrouble("Machine %s is not adopted any more. Run: machinist why machine/%s -n %s", m.Name, m.Name, m.Namespace)
+			p.addTrouble("Machine %s is not adopted any more. Run: machinist why machine/%[1]s -n %[2]s", m.Name,
+				m.Namespace)
 		}
 	}
 	if p.troubleCount > 0 || p.migration.Spec.Stage != v1beta1.MigrationCommit {

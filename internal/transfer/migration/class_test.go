@@ -102,8 +102,8 @@ func TestUnknownFlagIsBlocker(t *testing.T) {
 		{provider.SourceClusterK8s, "--join-cluster-timeout", "skip-evictions-after",
 			`The flag "skip-evictions-after" has no effect. A migration from cluster.k8s.io reads only these flags: ` +
 				"join-cluster-timeout, skip-eviction-after. Correct or remove --flag."},
-		{provider.SourceOpenShift, "", "skip-eviction-after", `The flag "skip-eviction-after" has no effect. A migration ` +
-			"from machine.openshift.io reads no flags. Correct or remove --flag."},
+		{provider.SourceOpenShift, "", "skip-eviction-after", `The flag "skip-eviction-after" has no effect. ` +
+			"A migration from machine.openshift.io reads no flags. Correct or remove --flag."},
 	} {
 		f := fleetOf(t, c.group, "healthy")
 		f.migration.Spec.ProcessFlags = map[string]v1beta1.FlagValue{c.unknown: "2h"}
@@ -118,6 +118,9 @@ func TestUnknownFlagIsBlocker(t *testing.T) {
 			t.Errorf("%d flags are blocked", n)
 		}
 	}
+	f := unmanagedFleet(t, "web-1")
+	f.migration.Spec.ProcessFlags = map[string]v1beta1.FlagValue{"x": "y"}
+	f.planInstances().expect(t, blocker, CodeUnusedFlag, "Migration/move")
 }
 
 // Rule: migration-overrides-settle.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ import (
 type fakeCloud struct {
 	mu      sync.Mutex
 	located []provider.LocatedInstance
+	// emptyAccount is a text in the providerSpec of classes whose account has no instances.
+	emptyAccount string
 	// owners maps provider IDs to the Machine UIDs in the tags.
 	owners map[string]types.UID
 	calls  []string
@@ -101,9 +104,12 @@ func (c *fakeCloud) List(_ context.Context, req provider.ListRequest) (page prov
 	return page, nil
 }
 
-func (c *fakeCloud) Find(context.Context, provider.FindRequest) ([]provider.FoundInstance, error) {
+func (c *fakeCloud) Find(_ context.Context, req provider.FindRequest) ([]provider.FoundInstance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.emptyAccount != "" && strings.Contains(string(req.Class.Spec), c.emptyAccount) {
+		return nil, nil
+	}
 	found := slices.Clone(c.found)
 	for i := range found {
 		if uid := c.owners[found[i].Instance.ProviderID]; uid != "" {

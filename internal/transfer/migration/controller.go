@@ -287,10 +287,14 @@ func (p *pass) report(err error) {
 		p.addTrouble("%s", withRemedy(err))
 	}
 	status.Troubles = p.troubles
-	if p.troubleCount > 0 {
-		p.condition(v1beta1.ConditionStuck, true, v1beta1.ReasonTroubles, listed(p.troubleCount, "trouble", p.troubles[0]))
-	} else {
+	switch p.troubleCount {
+	case 0:
 		p.condition(v1beta1.ConditionStuck, false, v1beta1.ReasonNothingInTheWay, p.waitingFor)
+	case 1:
+		p.condition(v1beta1.ConditionStuck, true, v1beta1.ReasonTroubles, p.troubles[0])
+	default:
+		p.condition(v1beta1.ConditionStuck, true, v1beta1.ReasonTroubles,
+			fmt.Sprintf("%d troubles; the first is: %s", p.troubleCount, p.troubles[0]))
 	}
 	switch status.Phase {
 	case v1beta1.MigrationAdopted, v1beta1.MigrationCommitting, v1beta1.MigrationRemoving, v1beta1.MigrationCleaning:
@@ -318,8 +322,7 @@ func (p *pass) waitForFence(waits string) {
 	}
 	p.waitingFor = "The migration waits for the fence: " + waits + "."
 	if p.unchangedFor(p.migration, waits) >= fenceStallTimeout {
-		p.addTrouble("For %s, the migration has waited for the fence: %s", wording.Count(int(fenceStallTimeout/time.Minute),
-			"minute"), waits)
+		p.addTrouble("For %d minutes, the migration has waited for the fence: %s", fenceStallTimeout/time.Minute, waits)
 	}
 }
 
@@ -330,14 +333,6 @@ func examples(n int, noun, first string) string {
 		return noun + " " + first
 	}
 	return fmt.Sprintf("%s, for example %s %s", wording.Count(n, noun), noun, first)
-}
-
-// listed returns texts that describe n problems. If there are several problems, the result starts with their number.
-func listed(n int, noun, texts string) string {
-	if n == 1 {
-		return texts
-	}
-	return wording.Count(n, noun) + ": " + texts
 }
 
 // ensureFenced creates the missing parts of the fence, and checks that the fence works. If the fence does not work yet,

@@ -202,36 +202,35 @@ func selects(s *v1beta1.MigrationInstances, in *provider.FoundInstance) bool {
 
 // adoptedByBoth returns the instances of the plan that another Migration adopts, too. If the instances of the other
 // Migration cannot be listed, the names, tags and networks decide.
-func (p *pass) adoptedByBoth(ctx context.Context, plan *plan, other *v1beta1.Migration) ([]*provider.FoundInstance,
-	error) {
+func (p *pass) adoptedByBoth(ctx context.Context, plan *plan, other *v1beta1.Migration) []*provider.FoundInstance {
 	m := p.migration
 	if m.Spec.Instances == nil || other.Spec.Instances == nil || m.Spec.Provider != other.Spec.Provider {
-		return nil, nil
+		return nil
 	}
 	both := slices.DeleteFunc(slices.Clone(plan.instances), func(in *provider.FoundInstance) bool {
 		return !selects(other.Spec.Instances, in)
 	})
 	key := client.ObjectKey{Namespace: other.Namespace, Name: other.Spec.Instances.ClassRef.Name}
 	if len(both) == 0 || key == (client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Instances.ClassRef.Name}) {
-		return both, nil
+		return both
 	}
 	class := &v1beta1.MachineClass{}
 	if err := p.Control.Get(ctx, key, class); err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return both
 	}
 	resolved, err := p.classOf(ctx, class)
 	if err != nil {
-		return both, nil
+		return both
 	}
 	found, err := p.Cloud.Find(ctx, provider.FindRequest{Class: resolved})
 	if err != nil {
-		return both, nil
+		return both
 	}
 	return slices.DeleteFunc(both, func(in *provider.FoundInstance) bool {
 		return !slices.ContainsFunc(found, func(f provider.FoundInstance) bool {
 			return f.Instance.ProviderID == in.Instance.ProviderID
 		})
-	}), nil
+	})
 }
 
 // choose decides whether the migration adopts an instance. If not, choose reports why. An instance that this

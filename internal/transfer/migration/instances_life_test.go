@@ -170,14 +170,13 @@ func TestAdoptionStopsWhenInstancesChange(t *testing.T) {
 	}
 }
 
-// Rule: adoption-groups-instances.
 func TestAdoptionsOverlap(t *testing.T) {
 	l := newAdoption(t)
-	l.must(l.admin.Create(l.ctx, func() *v1beta1.MachineClass {
-		c := classOfInstances(l.key.Namespace)
-		c.Name = "other"
-		return c
-	}()))
+	for _, name := range []string{"other", "elsewhere"} {
+		class := classOfInstances(l.key.Namespace)
+		class.Name, class.Spec.ProviderSpec.Raw = name, []byte(`{"size":"`+name+`"}`)
+		l.must(l.admin.Create(l.ctx, class))
+	}
 	first := &v1beta1.Migration{}
 	l.must(l.admin.Get(l.ctx, l.key, first))
 	older, named := l.key, l.cloud.found[0].Name
@@ -189,11 +188,16 @@ func TestAdoptionsOverlap(t *testing.T) {
 		"same class":      {class: "small", blocks: "3 instances, for example instance "},
 		"another class":   {class: "other", names: []string{named}, blocks: "instance " + named + "."},
 		"other instances": {class: "small", names: []string{"none"}},
+		"another account": {class: "elsewhere"},
 	} {
 		spec := first.Spec.DeepCopy()
 		spec.Stage, spec.PlanHash = v1beta1.MigrationPlan, ""
 		spec.Instances.ClassRef.Name, spec.Instances.Names = c.class, c.names
 		l.key.Name = strings.ReplaceAll(name, " ", "-")
+		l.cloud.emptyAccount = ""
+		if c.class == "elsewhere" {
+			l.cloud.emptyAccount = `"small"`
+		}
 		eventually(l, "the API server creates a younger Migration", func() bool {
 			younger := &v1beta1.Migration{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name},
 				Spec: *spec}

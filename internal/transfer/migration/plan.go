@@ -102,6 +102,7 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 		p.flags[strings.TrimLeft(name, "-")] = string(value)
 	}
 	p.usedClasses, p.excludedClasses, p.stayingMachines = map[string]bool{}, map[string]bool{}, nil
+	p.checkFlags()
 	if p.migration.Spec.Instances != nil {
 		if err := p.planInstances(ctx); err != nil {
 			return nil, err
@@ -162,7 +163,6 @@ func (p *planner) build(ctx context.Context, old oldObjects) (*plan, error) {
 				"The plan has no class %s.", o.Class)
 		}
 	}
-	p.checkFlags()
 	p.finish()
 	return p.plan, nil
 }

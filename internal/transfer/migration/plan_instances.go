@@ -131,8 +131,8 @@ func (p *planner) checkTarget(machines []candidate) {
 		}
 	}
 	if len(missing) > 0 && !slices.ContainsFunc(machines, exists) {
-		p.blockf(CodeWrongTarget, "Migration/"+p.migration.Name, "", "The target cluster does not have the Nodes of %s, such as "+
-			"Node %s of %s. Configure the cluster that the old machines joined as target cluster of the manager, the "+
+		p.blockf(CodeWrongTarget, "Migration/"+p.migration.Name, "", "The target cluster does not have the Nodes of %s, such "+
+			"as Node %s of %s. Configure the cluster that the old machines joined as target cluster of the manager, the "+
 			"provider and the migrator, with the value target.kubeconfigSecret.name of the charts. If the Nodes no longer "+
 			"exist, delete or exclude the old machines.", wording.Count(len(missing), "old machine"),
 			missing[0].Machine.NodeName, missing[0].displayName)

@@ -285,7 +285,8 @@ func TestTakenNameIsBlocker(t *testing.T) {
 		f = healthy(t)
 		c.put(f.own, "other")
 		found := f.plan().expect(t, blocker, CodeNameTaken, c.what)
-		if want := "Migration other created it: complete or abort that Migration."; !strings.HasSuffix(found.Message, want) {
+		const want = "Migration other created it: complete or abort that Migration."
+		if !strings.HasSuffix(found.Message, want) {
 			t.Errorf("%s of another Migration: %s", name, found.Message)
 		}
 		f = healthy(t)

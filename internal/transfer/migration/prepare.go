@@ -102,8 +102,11 @@ func (p *pass) isAgreed(plan *plan) bool {
 			"Undo what changed, or abort this migration and create another one", agreed, plan.hash))
 	}
 	if len(blocking) > 0 {
-		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonBlocked,
-			listed(len(blocking), "reason", strings.Join(blocking, "; ")))
+		text := strings.Join(blocking, "; ")
+		if len(blocking) > 1 {
+			text = fmt.Sprintf("%d reasons: %s", len(blocking), text)
+		}
+		p.condition(v1beta1.ConditionPlanned, false, v1beta1.ReasonBlocked, text)
 		return false
 	}
 	p.condition(v1beta1.ConditionPlanned, true, v1beta1.ReasonPlanReady, "")
@@ -162,8 +165,9 @@ func (p *pass) storePlan(plan *plan) {
 	status.PlanHash, status.Findings = plan.hash, summary
 }
 
-// checkOverlaps reports older Migrations that migrate the same fleet or instances, or stop the same controllers. When the first of
-// two such Migrations ends, it would start the old controllers, although the other Migration is still in progress.
+// checkOverlaps reports older Migrations that migrate the same fleet or instances, or stop the same controllers. When
+// the first of two Migrations with the same controllers ends, it would start these controllers, although the other
+// Migration is still in progress.
 func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 	m := p.migration
 	all := &v1beta1.MigrationList{}
@@ -180,11 +184,7 @@ func (p *pass) checkOverlaps(ctx context.Context, plan *plan) error {
 			m.CreationTimestamp.Equal(&other.CreationTimestamp) && m.UID < other.UID {
 			continue
 		}
-		both, err := p.adoptedByBoth(ctx, plan, other)
-		if err != nil {
-			return fmt.Errorf("read the class of migration %s: %w", client.ObjectKeyFromObject(other), err)
-		}
-		if len(both) > 0 {
+		if both := p.adoptedByBoth(ctx, plan, other); len(both) > 0 {
 			plan.findings.addf(provider.FindingBlocker, CodeOverlaps, "Migration/"+m.Name, "spec.instances",
 				"The older Migration %s also adopts %s. Complete or abort it first, or select other instances with --name, "+
 					"--selector or --network.", client.ObjectKeyFromObject(other),

@@ -49,8 +49,8 @@ func (r *Reconciler) metFor(m *v1beta1.Migration, condition string, isMet bool) 
 	return r.Clock.Since(from)
 }
 
-// unchangedFor returns the time for which the state of the current phase, such as a counter, has been the same. A phase
-// uses this function to notice that it makes no progress.
+// unchangedFor returns the time for which the state of the current phase, such as a counter, has been the same. A
+// phase uses this function to notice that it makes no progress.
 func (r *Reconciler) unchangedFor(m *v1beta1.Migration, state string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

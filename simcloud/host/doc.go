@@ -19,8 +19,8 @@
 //
 // Annotations that package simcloud defines control the simulation of pods.
 //
-// docs/simulated-cloud.md lists the differences from a real kubelet. Shortly after the registration, the machine also
-// sets the fields that a cloud controller manager would set.
+// docs/dev/simulated-cloud.md lists the differences from a real kubelet. Shortly after the registration, the machine
+// also sets the fields that a cloud controller manager would set.
 //
 // A machine needs a few goroutines and one connection. The machine stores only those fields of a pod that the
 // simulation needs.

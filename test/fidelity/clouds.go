@@ -53,8 +53,8 @@ func nodes() []Behaviour {
 			Nightly: []string{machines + "TestMachineBootsJoinsRunsPodAndIsDeleted"}},
 		{Name: "After a reboot, a kubelet restarts its pods, or fails pods with restartPolicy Never",
 			Doubles: []string{hosts + "pod.go:reboot"},
-			Reason: "The test runs in a container, which cannot reboot its machine. docs/simulated-cloud.md contains " +
-				"measurements in a virtual machine."},
+			Reason: "The test runs in a container, which cannot reboot its machine. docs/dev/simulated-cloud.md " +
+				"contains measurements in a virtual machine."},
 		{Name: "An agent updates the version of the kubelet on its node",
 			Doubles: []string{world + "agent.go:agents", hosts + "agent.go:handleUpdateRequest"},
 			Nightly: []string{machines + "TestAgentUpgradesVersionInPlace"},

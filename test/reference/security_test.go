@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Every test that docs/security.md names must exist, and a row of the threat model must name every attack test.
+// Every test that docs/dev/attacks.md names must exist, and a row of its table must name every attack test.
 func TestSecurityNamesTests(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "dev", "attacks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,17 +24,17 @@ func TestSecurityNamesTests(t *testing.T) {
 		}
 	}
 	if len(named) == 0 {
-		t.Fatal("docs/security.md names no test")
+		t.Fatal("docs/dev/attacks.md names no test")
 	}
 	tests := testsOfRepository(t)
 	for name := range named {
 		if tests[name] == "" {
-			t.Errorf("docs/security.md names the test %s, which does not exist", name)
+			t.Errorf("docs/dev/attacks.md names the test %s, which does not exist", name)
 		}
 	}
 	for name, path := range tests {
 		if strings.HasPrefix(name, "TestAttack") && !inRow[name] {
-			t.Errorf("%s has the test %s, which no row of the threat model in docs/security.md names", path, name)
+			t.Errorf("%s has the test %s, which no row of docs/dev/attacks.md names", path, name)
 		}
 	}
 }

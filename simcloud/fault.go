@@ -91,11 +91,14 @@ const (
 	// FaultSilent stops the machine while the instance is still reported as running. There are no heartbeats and no
 	// pods, and connections are closed.
 	FaultSilent InstanceFaultKind = "Silent"
+	// FaultHangs stops a running machine like FaultSilent, and lets it ignore requests to shut down. The fault ends when
+	// the instance boots again.
+	FaultHangs InstanceFaultKind = "Hangs"
 	// FaultIgnoresShutdown makes the operating system ignore requests to shut down. After Settings.StopTime, the
 	// instance returns to StateRunning.
 	FaultIgnoresShutdown InstanceFaultKind = "IgnoresShutdown"
-	// FaultRecovers ends FaultNeverBoots, FaultNeverRegisters, FaultSilent, FaultDies and FaultIgnoresShutdown. A
-	// stopped instance starts. The machine continues with the content of its disk.
+	// FaultRecovers ends FaultNeverBoots, FaultNeverRegisters, FaultSilent, FaultHangs, FaultDies and
+	// FaultIgnoresShutdown. A stopped instance starts. The machine continues with the content of its disk.
 	FaultRecovers InstanceFaultKind = "Recovers"
 )
 

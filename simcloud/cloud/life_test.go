@@ -368,7 +368,8 @@ func TestInvariantsHoldUnderRandomOperations(t *testing.T) {
 		var ids []string
 		pick := func() string { return ids[r.IntN(len(ids))] }
 		kinds := []simcloud.InstanceFaultKind{simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies,
-			simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultRecovers, simcloud.FaultIgnoresShutdown}
+			simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultRecovers, simcloud.FaultIgnoresShutdown,
+			simcloud.FaultHangs}
 		for range 300 {
 			switch n := r.IntN(22); {
 			case n < 5 || len(ids) == 0:

@@ -83,6 +83,8 @@ func (inst *instance) hostStatus() simcloud.HostStatus {
 		return inst.machine.status
 	case rec.Silent:
 		return simcloud.HostStatus{Phase: simcloud.HostOff, Message: "fault: silent"}
+	case rec.Hung:
+		return simcloud.HostStatus{Phase: simcloud.HostOff, Message: "fault: hangs"}
 	case rec.NeverRegisters:
 		return simcloud.HostStatus{Phase: simcloud.HostIdle, Message: "fault: never registers"}
 	}

@@ -281,8 +281,8 @@ func ValidateFault(f simcloud.InstanceFault) error {
 			return fail(simcloud.CodeInvalidParameter, "delay: %s must be positive", f.Delay)
 		}
 	case simcloud.FaultNeverBoots, simcloud.FaultGivesUp, simcloud.FaultNeverRegisters, simcloud.FaultDies,
-		simcloud.FaultVanishes, simcloud.FaultReclaimed, simcloud.FaultSilent, simcloud.FaultIgnoresShutdown,
-		simcloud.FaultRecovers:
+		simcloud.FaultVanishes, simcloud.FaultReclaimed, simcloud.FaultSilent, simcloud.FaultHangs,
+		simcloud.FaultIgnoresShutdown, simcloud.FaultRecovers:
 		if f.Delay != 0 {
 			return fail(simcloud.CodeInvalidParameter, "delay: only allowed for %s", simcloud.FaultBootDelay)
 		}

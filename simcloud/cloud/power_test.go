@@ -76,6 +76,28 @@ func TestShutdownIsIgnored(t *testing.T) {
 	w.checkInvariants()
 }
 
+func TestHungMachineContinuesAfterBoot(t *testing.T) {
+	w := newTestCloud(t)
+	inst := w.create()
+	w.pass(time.Second)
+	w.applyFault(inst.ID, simcloud.FaultHangs)
+	w.expectOn()
+	w.stop(inst.ID, simcloud.StopInstanceRequest{})
+	w.pass(time.Second)
+	w.wantState(inst.ID, simcloud.StateRunning)
+	w.expectOn()
+	w.stop(inst.ID, simcloud.StopInstanceRequest{Force: true})
+	w.pass(time.Second)
+	w.wantState(inst.ID, simcloud.StateStopped)
+	if _, err := w.Start("alice", inst.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Second)
+	w.wantState(inst.ID, simcloud.StateRunning)
+	w.expectOn(inst.ID)
+	w.checkInvariants()
+}
+
 func TestForceStopsBootingInstance(t *testing.T) {
 	w := newTestCloud(t)
 	inst := w.createWith([]simcloud.InstanceFault{{Kind: simcloud.FaultNeverBoots}})

@@ -329,7 +329,7 @@ func (inst *instance) dump() *simcloud.Record {
 	}
 	for kind, acts := range map[simcloud.InstanceFaultKind]bool{
 		simcloud.FaultNeverBoots: rec.NeverBoots, simcloud.FaultSilent: rec.Silent,
-		simcloud.FaultNeverRegisters: rec.NeverRegisters,
+		simcloud.FaultNeverRegisters: rec.NeverRegisters, simcloud.FaultHangs: rec.Hung,
 	} {
 		if acts {
 			out.Faults = append(out.Faults, simcloud.InstanceFault{Kind: kind})

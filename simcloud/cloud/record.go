@@ -40,6 +40,8 @@ type record struct {
 	NeverBoots     bool `json:"neverBoots,omitempty"`
 	Silent         bool `json:"silent,omitempty"`
 	NeverRegisters bool `json:"neverRegisters,omitempty"`
+	// Hung means that the machine does nothing until it boots again.
+	Hung bool `json:"hung,omitempty"`
 	// IgnoresShutdown means that the operating system ignores a request without Force.
 	IgnoresShutdown bool `json:"ignoresShutdown,omitempty"`
 	// Faults are the pending faults, ordered by time.
@@ -66,7 +68,7 @@ func (r *record) hasAddress() bool { return r.live() || r.AddressInUse }
 
 func (r *record) switchedOn() bool {
 	on := r.Instance.State == simcloud.StateRunning || r.Instance.State == simcloud.StateStopping
-	return on && !r.Silent && !r.NeverRegisters
+	return on && !r.Silent && !r.Hung && !r.NeverRegisters
 }
 
 func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
@@ -144,7 +146,7 @@ func (r *record) next() (at time.Time, what change) {
 
 func (r *record) boot(time.Time, simcloud.Settings) {
 	r.Instance.State, r.Instance.StateReason = simcloud.StateRunning, ""
-	r.BootAt = time.Time{}
+	r.BootAt, r.Hung = time.Time{}, false
 	r.Boots++
 }
 
@@ -167,7 +169,7 @@ func (r *record) stop(at time.Time, req simcloud.StopInstanceRequest, s simcloud
 func (r *record) endStop(time.Time, simcloud.Settings) {
 	r.StopAt = time.Time{}
 	r.Instance.State = simcloud.StateStopped
-	if r.IgnoresShutdown && !r.StopRequest.Force {
+	if (r.IgnoresShutdown || r.Hung) && !r.StopRequest.Force {
 		r.Instance.State, r.Instance.StateReason = simcloud.StateRunning, "fault: ignored the request to shut down"
 		r.StopRequest = simcloud.StopInstanceRequest{}
 	}
@@ -241,6 +243,8 @@ func (r *record) applyFault(at time.Time, s simcloud.Settings) {
 		r.NeverRegisters = true
 	case simcloud.FaultSilent:
 		r.Silent = true
+	case simcloud.FaultHangs:
+		r.Hung = state == simcloud.StateRunning
 	case simcloud.FaultIgnoresShutdown:
 		r.IgnoresShutdown = true
 	case simcloud.FaultDies:
@@ -255,7 +259,7 @@ func (r *record) applyFault(at time.Time, s simcloud.Settings) {
 			r.StopRequest = simcloud.StopInstanceRequest{}
 			r.BootAt = at.Add(time.Duration(bootTime(r.TypeSpec, s)))
 		}
-		r.NeverBoots, r.Silent, r.NeverRegisters, r.IgnoresShutdown = false, false, false, false
+		r.NeverBoots, r.Silent, r.Hung, r.NeverRegisters, r.IgnoresShutdown = false, false, false, false, false
 	}
 }
 

@@ -29,6 +29,9 @@ type Options struct {
 	// SecretNamespaces are the only namespaces whose Secrets the provider may read. By default, the provider may read
 	// the Secrets of all namespaces.
 	SecretNamespaces []string
+	// RemediationKinds are the kinds of remediations that the manager may create in the target cluster, such as
+	// SelfNodeRemediation.self-node-remediation.medik8s.io.
+	RemediationKinds []string
 	// Shards is the maximum number of shards for which the two processes get permissions for Leases. By default, one
 	// shard contains all namespaces.
 	Shards int
@@ -67,6 +70,13 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 		Prepare:                    install.Install,
 		WithControllerManager:      true, WithScheduler: true, ApproveNodeClientCSRs: o.ClusterApproves,
 	}
+}
+
+func (o Options) managerArgs() []string {
+	if len(o.RemediationKinds) == 0 {
+		return o.ManagerArgs
+	}
+	return append([]string{"--remediation-kinds=" + strings.Join(o.RemediationKinds, ",")}, o.ManagerArgs...)
 }
 
 // providerArgs returns the flags that only the provider has. The parameter args contains the flags for its cloud.

@@ -73,7 +73,8 @@ func (s *Stack) inEachCluster(do func(manifests.Parts, *controlplane.ControlPlan
 			continue
 		}
 		parts := manifests.Parts{Control: at.control, Target: at.target, WatchNamespace: s.options.Namespace,
-			Shards: s.options.Shards, SecretNamespaces: s.options.SecretNamespaces}
+			Shards: s.options.Shards, SecretNamespaces: s.options.SecretNamespaces,
+			RemediationKinds: s.options.RemediationKinds}
 		if parts.SecretNamespaces == nil {
 			parts.SecretNamespaces = []string{"*"}
 		}

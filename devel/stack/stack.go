@@ -96,7 +96,7 @@ func (s *Stack) start(ctx context.Context) error {
 
 func (s *Stack) startMachinist(ctx context.Context) error {
 	var err error
-	if s.Manager, err = s.newProcess(Manager, Manager, s.options.ManagerArgs); err != nil {
+	if s.Manager, err = s.newProcess(Manager, Manager, s.options.managerArgs()); err != nil {
 		return err
 	}
 	cloudURL := s.cloudURL

@@ -59,10 +59,13 @@ func start(t *testing.T, o stack.Options) *machinist {
 		if t.Failed() {
 			keepLogs(t, s)
 		}
+		logs := authorized.Clusters{Control: s.Control.AuditLog(), Target: s.Target.AuditLog(), Namespace: o.Namespace}
+		if len(o.RemediationKinds) > 0 {
+			logs.ManagerRules = remediationRules(t, s)
+		}
 		if err := s.Stop(); err != nil {
 			t.Errorf("stop the stack: %v", err)
 		}
-		logs := authorized.Clusters{Control: s.Control.AuditLog(), Target: s.Target.AuditLog(), Namespace: o.Namespace}
 		if o.NoTarget {
 			logs.Target = ""
 		}

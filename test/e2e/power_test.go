@@ -57,6 +57,7 @@ func TestMachinesAreStoppedStartedAndRebooted(t *testing.T) {
 	}
 
 	t.Log("another client starts the instance, which is stopped again")
+	t.Logf("DEBUG power %+v boots %v", stopped.Status.Power, boots)
 	m.startInstance(off)
 	m.awaitMachine(off.Name, "another stop", func(o *v1beta1.Machine) bool {
 		return hasReason(o, v1beta1.ConditionPowerStateReached, v1beta1.ReasonShuttingDown)

@@ -29,6 +29,8 @@ type Parts struct {
 	SecretNamespaces []string
 	// MigratorNamespaces are the namespaces in which a migrator may write Secrets, acquire Leases and scale workloads.
 	MigratorNamespaces []string
+	// RemediationKinds are the kinds of remediations that the manager may create.
+	RemediationKinds []string
 	// Shards is the number of processes between which the namespaces are divided. With 0 or 1, one process serves all
 	// namespaces.
 	Shards int
@@ -64,6 +66,7 @@ func (p Parts) values() map[string]any {
 func (p Parts) Manager() ([]client.Object, error) {
 	return p.machinist(map[string]any{
 		"crds": map[string]any{"enabled": false}, "shards": max(p.Shards, 1),
+		"remediationKinds": anySlice(p.RemediationKinds),
 	})
 }
 
@@ -78,13 +81,18 @@ func (p Parts) Provider(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"], v["shards"] = map[string]any{"name": name}, max(p.Shards, 1)
 	if p.SecretNamespaces != nil {
-		namespaces := make([]any, len(p.SecretNamespaces)) // The schema accepts no other type.
-		for i, namespace := range p.SecretNamespaces {
-			namespaces[i] = namespace
-		}
-		v["secretNamespaces"] = namespaces
+		v["secretNamespaces"] = anySlice(p.SecretNamespaces)
 	}
 	return toTyped(RenderProvider(Release{Name: "machinist-provider-" + name, Namespace: Namespace, Values: v}))
+}
+
+// anySlice converts a list to the only type of lists that the schema of a chart accepts.
+func anySlice(values []string) []any {
+	list := make([]any, len(values))
+	for i, value := range values {
+		list[i] = value
+	}
+	return list
 }
 
 // Operator returns the objects for an operator, in addition to those of Manager.
@@ -111,11 +119,7 @@ func Operator() ([]client.Object, error) {
 func (p Parts) Migrator(name string) ([]client.Object, error) {
 	v := p.values()
 	v["provider"] = map[string]any{"name": name}
-	namespaces := []any{}
-	for _, namespace := range p.MigratorNamespaces {
-		namespaces = append(namespaces, namespace)
-	}
-	v["migrator"] = map[string]any{"enabled": true, "only": true, "namespaces": namespaces}
+	v["migrator"] = map[string]any{"enabled": true, "only": true, "namespaces": anySlice(p.MigratorNamespaces)}
 	return toTyped(RenderProvider(Release{Name: "machinist-migrator-" + name, Namespace: Namespace, Values: v}))
 }
 

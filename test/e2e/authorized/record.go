@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+
 	"machinist.dev/machinist/devel/controlplane/auditlog"
 	"machinist.dev/machinist/devel/stack"
 	"machinist.dev/machinist/internal/install/manifests"
@@ -27,8 +29,12 @@ func processes() []process {
 
 // Clusters contains the names of the audit logs and the namespace of an installation. Control and Target may be the
 // same log, and Target is "" without a target cluster. If Namespace is set, the cluster-wide roles of the control
-// cluster are bound only there.
-type Clusters struct{ Control, Target, Namespace string }
+// cluster are bound only there. ManagerRules are rules of the manager in the target cluster that depend on values of the
+// chart.
+type Clusters struct {
+	Control, Target, Namespace string
+	ManagerRules               []rbacv1.PolicyRule
+}
 
 // Record writes the used grants into the folder. The error of Record names each request that was refused or that the
 // roles do not allow.
@@ -52,6 +58,11 @@ func Record(folder string, c Clusters) error {
 					return err
 				}
 				grants = append(grants, g...)
+			}
+			if p.user == stack.Manager && path == c.Target {
+				for _, rule := range c.ManagerRules {
+					grants = append(grants, split(Grant{Role: p.target}, rule)...)
+				}
 			}
 			log, err := auditlog.Open(path)
 			if err != nil {

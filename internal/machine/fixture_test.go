@@ -12,18 +12,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/class/machineclass/resolve"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/platform/index"
+	"machinist.dev/machinist/internal/platform/process"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/env/inmemory"
 	"machinist.dev/machinist/test/fakecloud"
@@ -104,13 +107,36 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		Recorder: w.events, Clock: clock, Power: w.cloud,
 	}
 	if !w.noTarget {
-		w.options.Target = &Target{Nodes: target, LiveClient: target, API: func() (Endpoint, error) {
+		w.options.Target = &Target{Nodes: withCachedNodes(target), LiveClient: target, API: func() (Endpoint, error) {
 			return Endpoint{URL: "https://api.example:6443", CABundle: []byte("PEM")}, nil
 		}}
 	}
 	w.restart()
 	t.Cleanup(w.sweep)
 	return w
+}
+
+// withCachedNodes returns a client whose reads return Nodes as the cache of the provider contains them.
+func withCachedNodes(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
+			if err := c.Get(ctx, key, o, opts...); err != nil {
+				return err
+			}
+			_, err := process.TransformNode(o)
+			return err
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := c.List(ctx, list, opts...); err != nil {
+				return err
+			}
+			return meta.EachListItem(list, func(o runtime.Object) error {
+				_, err := process.TransformNode(o)
+				return err
+			})
+		},
+	})
 }
 
 func noTarget(w *world) { w.noTarget = true }

@@ -57,7 +57,6 @@ func TestMachinesAreStoppedStartedAndRebooted(t *testing.T) {
 	}
 
 	t.Log("another client starts the instance, which is stopped again")
-	t.Logf("DEBUG power %+v boots %v", stopped.Status.Power, boots)
 	m.startInstance(off)
 	m.awaitMachine(off.Name, "another stop", func(o *v1beta1.Machine) bool {
 		return hasReason(o, v1beta1.ConditionPowerStateReached, v1beta1.ReasonShuttingDown)
@@ -110,7 +109,7 @@ func TestInstanceStoppedByAnotherClientIsNotAvailable(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, ProviderArgs: []string{"--orphan-check-period=1s"}})
 	m.removeDelays()
-	m.createFleet(2, nil)
+	m.createFleet(2, plainUserData)
 	victim := m.awaitAvailable(2)[0]
 	m.stopInstance(victim)
 	m.awaitMachine(victim.Name, "a machine that is not Ready", func(o *v1beta1.Machine) bool {

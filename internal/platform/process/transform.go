@@ -78,7 +78,7 @@ func TransformNode(object any) (any, error) {
 	node.Spec = corev1.NodeSpec{ProviderID: spec.ProviderID, Taints: spec.Taints, Unschedulable: spec.Unschedulable}
 	node.Status = corev1.NodeStatus{
 		Conditions: status.Conditions, VolumesAttached: status.VolumesAttached,
-		NodeInfo: corev1.NodeSystemInfo{KubeletVersion: status.NodeInfo.KubeletVersion},
+		NodeInfo: corev1.NodeSystemInfo{KubeletVersion: status.NodeInfo.KubeletVersion, BootID: status.NodeInfo.BootID},
 	}
 	for i := range node.Status.Conditions {
 		node.Status.Conditions[i].LastHeartbeatTime = metav1.Time{}

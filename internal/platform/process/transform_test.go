@@ -33,7 +33,7 @@ func testNode(heartbeat time.Time) *corev1.Node {
 			Images:          []corev1.ContainerImage{{Names: []string{"image"}}},
 			VolumesInUse:    []corev1.UniqueVolumeName{"v"},
 			VolumesAttached: []corev1.AttachedVolume{{Name: "v"}},
-			NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1", OSImage: "os"},
+			NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1", BootID: "1", OSImage: "os"},
 			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 			Capacity:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		},

@@ -57,6 +57,24 @@ func TestPoliciesAdmitValidValues(t *testing.T) {
 	})
 }
 
+// The webhook is not called for a change that leaves the spec as it was.
+//
+// Rule: hibernation-not-autoscaled.
+func TestPolicyRefusesBoundsOfHibernatedFleets(t *testing.T) {
+	awaitPolicies(t, true)
+	namespace := env.Namespace(t)
+	for kind, sample := range map[string]string{"set": set, "deployment": deployment} {
+		object := create(t, apply(t, parse(t, namespace, sample), change{"spec/hibernated", true}))
+		for _, bound := range []string{minSize, maxSize} {
+			requireRejection(t, tryUpdate(t, apply(t, object.DeepCopy(), change{bound, "3"})), "spec.hibernated")
+		}
+		err := tryUpdate(t, apply(t, object, change{"spec/hibernated", nil}, change{minSize, "3"}))
+		if err != nil {
+			t.Errorf("the bounds of a %s that is no longer hibernated are refused: %v", kind, err)
+		}
+	}
+}
+
 // The schema also contains a rule, but that rule does not detect a renamed key.
 func TestProviderSpecKeyCannotBeRenamed(t *testing.T) {
 	awaitPolicies(t, true)

@@ -152,7 +152,8 @@ func TestDeploymentHibernatesAndWakes(t *testing.T) {
 	})
 	m.wantInstances(t, 3, 3)
 	m.liftBudget("web")
-	m.kubectl("wait", "md/workers", "--for=condition=Hibernated", "--timeout=2m")
+	// After several refusals, the next attempt to evict a pod follows after up to a minute.
+	m.kubectl("wait", "md/workers", "--for=condition=Hibernated", "--timeout=5m")
 	for i := range before {
 		m.wantInstanceState(before[i], simcloud.StateStopped)
 		if m.pod(&pods[i]) != nil {

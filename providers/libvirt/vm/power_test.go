@@ -25,8 +25,10 @@ func TestMachineIsStoppedStartedAndRebooted(t *testing.T) {
 	skipUnlessFull(t)
 	// With its default flags, Machinist would not repair the only machine of a fleet, because the whole fleet would
 	// be unhealthy.
-	v := start(t, stack.Options{ManagerArgs: []string{"--health-timeout=1m", "--health-max-unhealthy=1",
-		"--health-meltdown-threshold=100", "--health-remediation=Reboot"}})
+	// On a busy computer, a process may lose a Lease with the default duration.
+	lease := []string{"--leader-election-lease-duration=60s", "--leader-election-renew-deadline=50s"}
+	v := start(t, stack.Options{ProviderArgs: lease, ManagerArgs: append([]string{"--health-timeout=1m",
+		"--health-max-unhealthy=1", "--health-meltdown-threshold=100", "--health-remediation=Reboot"}, lease...)})
 	v.Apply()
 	before := v.RunningAre(1, examples.SmallClass)[0]
 	node := v.nodeOf(&before)

@@ -90,6 +90,7 @@ func (w *World) breakFleet(f Fault) {
 	w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(other *instance) bool { return other == in })
 	if f == BreakReplacement {
 		w.cloud.troubles.nextFails = []nextFailure{failsToStart, joinsSlowly}[w.random.IntN(2)]
+		w.cloud.troubles.replaced = in.MachineUID
 	}
 }
 
@@ -151,16 +152,20 @@ func (w *World) failNew(in *instance) {
 	owned := slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
 		return m.UID == in.MachineUID && metav1.GetControllerOfNoCopy(m) != nil
 	})
-	if !owned {
+	troubles := &w.cloud.troubles
+	broken := w.oracle.machines[troubles.replaced]
+	// If retries are limited, another new machine may be one that would not be replaced.
+	isOther := troubles.mostSilent > 0 && broken != nil && broken.Status.Phase == v1beta1.MachineRunning
+	if !owned || isOther {
 		return
 	}
-	switch w.cloud.troubles.nextFails {
+	switch troubles.nextFails {
 	case failsToStart:
 		in.willFail = true
 	case joinsSlowly:
 		w.silence(in)
 	}
-	w.cloud.troubles.nextFails = 0
+	troubles.nextFails = 0
 }
 
 // breakages returns the given number of effects for each kind of breakage. The effects depend on the seed.

@@ -60,6 +60,8 @@ type cloudProblems struct {
 	deletes          refusedDeletes
 	// nextFails is how the next new instance fails, or 0.
 	nextFails nextFailure
+	// replaced is the machine whose replacement is to fail.
+	replaced uid
 	// otherIDs makes a distribution's cloud controller set its own provider IDs on Nodes.
 	otherIDs bool
 }

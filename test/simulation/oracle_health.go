@@ -253,6 +253,29 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	if named := w.node(m.Status.NodeRef.Name); named == nil || named.UID != m.Status.NodeRef.UID {
 		return // The Node is gone.
 	}
+	if m.Status.Phase != v1beta1.MachineFailed { // A Failed machine is remediated at once.
+		o.mayMarkForNode(m)
+	}
+	ill, all := o.countUnhealthy(healthKnownAfter, w.safety.nodeHealth)
+	if all >= 3 && ill*100 > healthThreshold*all {
+		o.breach("I6", "machine %s is marked as unhealthy while the nodes of %d of %d machines are unhealthy", m.Name,
+			ill, all)
+	}
+	least, most := o.unhealthyLimits()
+	if ill, all = o.countUnhealthy(healthKnownAfter, w.safety.healthOf); ill > most {
+		o.breach("health", "machine %s is marked as unhealthy although %d of %d are unhealthy, want at most %d", m.Name, ill,
+			all, most)
+	}
+	if known := o.knownUnhealthy(); known < least {
+		o.breach("health", "machine %s is marked as unhealthy although only %d of %d are unhealthy, want at least %d", m.Name,
+			known, all, least)
+	}
+}
+
+// mayMarkForNode checks that a machine is marked only when its Node, or a condition of the machine, has been bad for the
+// health timeout.
+func (o *oracle) mayMarkForNode(m *v1beta1.Machine) {
+	w := o.world
 	o.judged["I6"]++
 	node, known := w.safety.healthOf(m)
 	if !known || node.healthy && node.since.Before(o.passBegan()) {
@@ -279,20 +302,6 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		o.breach("I6", "machine %s is marked as unhealthy only %s after its health timeout began, at %s", m.Name,
 			w.clock.Since(began), began.Sub(epoch))
 	}
-	ill, all := o.countUnhealthy(healthKnownAfter, w.safety.nodeHealth)
-	if all >= 3 && ill*100 > healthThreshold*all {
-		o.breach("I6", "machine %s is marked as unhealthy while the nodes of %d of %d machines are unhealthy", m.Name,
-			ill, all)
-	}
-	least, most := o.unhealthyLimits()
-	if ill, all = o.countUnhealthy(healthKnownAfter, w.safety.healthOf); ill > most {
-		o.breach("health", "machine %s is marked as unhealthy although %d of %d are unhealthy, want at most %d", m.Name, ill,
-			all, most)
-	}
-	if known := o.knownUnhealthy(); known < least {
-		o.breach("health", "machine %s is marked as unhealthy although only %d of %d are unhealthy, want at least %d", m.Name,
-			known, all, least)
-	}
 }
 
 // knownUnhealthy returns the number of machines that a process may count as unhealthy. This includes machines that
@@ -312,6 +321,13 @@ func (o *oracle) knownUnhealthy() int {
 	return n
 }
 
+func (w *World) healthChecks() (out []*v1beta1.MachineHealthCheck) {
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineHealthCheck")) {
+		out = append(out, o.(*v1beta1.MachineHealthCheck))
+	}
+	return out
+}
+
 func (o *oracle) leaderSince() time.Time {
 	if f := o.world.top(); f != nil {
 		return f.controller.process.began
@@ -328,8 +344,7 @@ func (o *oracle) unhealthyLimits() (least, most int) {
 		}
 	}
 	limit := intstr.FromString(v1beta1.DefaultMaxUnhealthy)
-	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineHealthCheck")) {
-		check := object.(*v1beta1.MachineHealthCheck)
+	for _, check := range o.world.healthChecks() {
 		if check.Spec.UnhealthyRange != "" {
 			if _, err := fmt.Sscanf(check.Spec.UnhealthyRange, "[%d-%d]", &least, &most); err != nil {
 				o.broken(fmt.Errorf("unhealthyRange %s is invalid: %w", check.Spec.UnhealthyRange, err))

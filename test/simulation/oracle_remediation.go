@@ -75,13 +75,10 @@ func (o *oracle) mayRemediateByOperator(c apiserver.Change) {
 
 // leavesTo reports whether a health check names the template of a kind.
 func (w *World) leavesTo(kind string) bool {
-	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineHealthCheck")) {
-		t := o.(*v1beta1.MachineHealthCheck).Spec.Remediation.TemplateRef
-		if t != nil && t.Kind == kind+"Template" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.healthChecks(), func(c *v1beta1.MachineHealthCheck) bool {
+		t := c.Spec.Remediation.TemplateRef
+		return t != nil && t.Kind == kind+"Template"
+	})
 }
 
 // mayReplaceAfterRemediation checks that the replacement of a machine is requested only after its remediation has

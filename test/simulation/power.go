@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -116,11 +117,11 @@ func powerScenarios() []Scenario {
 	return []Scenario{
 		scenario("power-stop", 2, web, func(*rand.Rand) []Action {
 			return append(append([]Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped)}, lasting(3)...),
-				setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)))
+				setPowerState(v1beta1.PowerRunning).waitFor("the machine is stopped", isStopped))
 		}),
 		scenario("power-start", 2, web, func(r *rand.Rand) []Action {
 			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
-				setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1)).after(upTo(r, 20*time.Minute))}
+				setPowerState(v1beta1.PowerRunning).waitFor("the machine is stopped", isStopped).after(upTo(r, 20*time.Minute))}
 		}),
 		scenario("power-start-early", 4, nil, func(r *rand.Rand) []Action {
 			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
@@ -130,29 +131,29 @@ func powerScenarios() []Scenario {
 			return []Action{leavesStoppedMachines(),
 				changeWorld("shutdowns are ignored", func(w *World) { w.cloud.ignoresShutdown = true }),
 				setPowerState(v1beta1.PowerStopped),
-				setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}
+				setPowerState(v1beta1.PowerRunning).waitFor("the machine is stopped", isStopped)}
 		}),
 		scenario("power-no-capacity", 1, nil, func(*rand.Rand) []Action {
 			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
 				changeWorld("the cloud has no capacity for 15 minutes", func(w *World) {
 					w.cloud.noCapacityUntil = w.clock.at.Add(15 * time.Minute)
-				}).waitFor("a machine is stopped", stoppedMachines(1)), setPowerState(v1beta1.PowerRunning), wait(20 * time.Minute)}
+				}).waitFor("the machine is stopped", isStopped), setPowerState(v1beta1.PowerRunning), wait(20 * time.Minute)}
 		}),
 		scenario("power-delete-stopped", 1, web, func(*rand.Rand) []Action {
 			return []Action{setPowerState(v1beta1.PowerStopped),
-				deleteMachine(0).waitFor("a machine is stopped", stoppedMachines(1))}
+				deleteMachine(0).waitFor("the machine is stopped", isStopped)}
 		}),
 		scenario("hibernate", 3, web, func(r *rand.Rand) []Action {
 			actions := []Action{leavesStoppedMachines(), setHibernated(true)}
 			if r.IntN(2) == 0 {
 				actions = append(actions, setHibernated(false).after(upTo(r, 2*time.Minute)), setHibernated(true))
 			}
-			actions = append(actions, wait(0).waitFor("all machines are stopped", stoppedMachines(2)))
+			actions = append(actions, wait(0).waitFor("all machines are stopped", allStopped))
 			return append(append(actions, lasting(1)...), setHibernated(false))
 		}),
 		scenario("hibernate-scaled", 2, nil, func(r *rand.Rand) []Action {
 			n := []int32{1, 3}[r.IntN(2)]
-			return []Action{setHibernated(true), scale(n).waitFor("all machines are stopped", stoppedMachines(2)),
+			return []Action{setHibernated(true), scale(n).waitFor("all machines are stopped", allStopped),
 				roll("b"), setHibernated(false).after(10 * time.Minute)}
 		}),
 	}
@@ -176,21 +177,25 @@ func setPowerState(state v1beta1.PowerState) Action {
 	}}
 }
 
-// stoppedMachines reports whether at least n machines report that they are stopped, or all that have an instance.
-func stoppedMachines(n int) func(*World) bool {
-	return func(w *World) bool {
-		stopped, instances := 0, 0
-		for _, m := range w.machines() {
-			if w.cloud.byID(m.Spec.ProviderID) != nil {
-				instances++
-			}
-			if c := findCondition(m, v1beta1.ConditionPowerStateReached); c != nil && c.Reason == v1beta1.ReasonStopped &&
-				c.Status == metav1.ConditionTrue && m.Spec.PowerState == v1beta1.PowerStopped {
-				stopped++
-			}
-		}
-		return stopped >= min(n, instances)
-	}
+// isStopped reports whether each machine with the power state Stopped reports that it is stopped. This is also true if
+// the machine that a user stopped no longer exists.
+func isStopped(w *World) bool {
+	return !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
+		return m.Spec.PowerState == v1beta1.PowerStopped && w.cloud.byID(m.Spec.ProviderID) != nil && !reportsStopped(m)
+	})
+}
+
+// allStopped reports whether all machines with an instance report that they are stopped.
+func allStopped(w *World) bool {
+	return !slices.ContainsFunc(w.machines(), func(m *v1beta1.Machine) bool {
+		return w.cloud.byID(m.Spec.ProviderID) != nil && !reportsStopped(m)
+	})
+}
+
+func reportsStopped(m *v1beta1.Machine) bool {
+	c := findCondition(m, v1beta1.ConditionPowerStateReached)
+	return m.Spec.PowerState == v1beta1.PowerStopped && c != nil && c.Reason == v1beta1.ReasonStopped &&
+		c.Status == metav1.ConditionTrue
 }
 
 // isToStop reports whether the Node of a machine must be drained because its instance is stopped or rebooted.

@@ -48,7 +48,7 @@ func rebootScenarios() []Scenario {
 			Script: func(r *rand.Rand) []Action {
 				return append([]Action{leavesRebootedMachines(), requestReboot("one"),
 					setPowerState(v1beta1.PowerStopped).after(upTo(r, time.Minute)),
-					setPowerState(v1beta1.PowerRunning).waitFor("a machine is stopped", stoppedMachines(1))}, lasting(1)...)
+					setPowerState(v1beta1.PowerRunning).waitFor("the machine is stopped", isStopped)}, lasting(1)...)
 			}, MayDiffer: withoutCondition("machine", v1beta1.ConditionRebooted)}, // The stop may come after the reboot.
 		scenario("reboot-heals", 2, three, nil, func(r *rand.Rand) []Action {
 			return append([]Action{stopUsers(), leavesRebootedMachines(), checkWithReboots(),

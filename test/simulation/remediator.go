@@ -145,8 +145,8 @@ func remediatedMachine(name string, change func(context.Context, client.Client, 
 func changeCheck(name string, change func(context.Context, client.Client,
 	*v1beta1.MachineHealthCheck) error) Action {
 	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
-		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineHealthCheck")) {
-			return change(ctx, c, o.DeepCopyObject().(*v1beta1.MachineHealthCheck))
+		for _, check := range w.healthChecks() {
+			return change(ctx, c, check.DeepCopy())
 		}
 		return nil
 	}}

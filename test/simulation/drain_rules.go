@@ -46,20 +46,41 @@ func drainRuleScenarios() []Scenario {
 	databases := []app{{name: "db", kind: StatefulSet, replicas: 3, grace: 5, slow: true, volume: true, claims: true},
 		{name: "web", kind: ReplicaSet, replicas: 1, grace: 5}}
 	return []Scenario{
-		{Name: "drain-rules", Group: Draining, Base: fleet(1, "a", drained, rules), Script: inOrder([]Action{deleteMachine(0)}),
-			Apps: append(slices.Clone(apps), app{name: "batch", kind: Job, replicas: 1, grace: 5, runs: 50})},
+		{Name: "drain-rules", Group: Draining, Base: fleet(1, "a", drained, rules),
+			Script: inOrder([]Action{runAgain("batch"), deleteMachine(0).waitFor("the Job runs", runs("batch"))}),
+			Apps:   append(slices.Clone(apps), app{name: "batch", kind: Job, replicas: 1, grace: 5, runs: 50})},
 		{Name: "drain-rules-at-the-deadline", Group: Draining, Base: fleet(1, "a", drained, rules),
 			Script: inOrder([]Action{deleteMachine(0)}),
 			Apps: append(slices.Clone(apps),
 				app{name: "batch", kind: ReplicaSet, replicas: 1, grace: 20, slow: true})},
 		{Name: "drain-labels-of-pods", Group: Draining,
 			Base:   fleet(2, "a", drained, drainRules(drainRule("web", v1beta1.DrainBehaviorDrain, 0))),
-			Script: inOrder([]Action{roll("b")}),
+			Script: inOrder([]Action{runAgain("batch"), roll("b").waitFor("the Job runs", runs("batch"))}),
 			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, grace: 5, drainLabel: "skip"},
 				{name: "agent", kind: ReplicaSet, replicas: 2, grace: 5, drainLabel: "skip"},
 				{name: "batch", kind: Job, replicas: 1, grace: 5, runs: 40, drainLabel: "wait-completed"}}},
 		{Name: "drain-volumes-one-at-a-time", Group: Draining, Base: fleet(1, "a", drained, oneVolumePodAtATime),
 			Script: inOrder([]Action{deleteMachine(0)}), Apps: databases},
+	}
+}
+
+// runAgain returns an action that deletes the pods of a Job that have ended, so that its controller creates new ones.
+// A Job of the base has ended when the script begins.
+func runAgain(job string) Action {
+	return Action{Name: "run Job " + job + " again", Do: func(ctx context.Context, w *World, _ client.Client) error {
+		for _, p := range w.podsWhere(func(p *corev1.Pod) bool { return p.Labels["app"] == job && ended(p) }) {
+			err := w.hand(w.target).Delete(ctx, p.DeepCopy(), client.GracePeriodSeconds(0))
+			if client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func runs(app string) func(*World) bool {
+	return func(w *World) bool {
+		return len(w.podsWhere(func(p *corev1.Pod) bool { return p.Labels["app"] == app && isReady(p) && !ended(p) })) > 0
 	}
 }
 

@@ -18,10 +18,9 @@ import (
 
 func rebootScenarios() []Scenario {
 	web := []app{{name: "web", kind: ReplicaSet, replicas: 2, minAvailable: 1, grace: 20, slow: true}}
-	const all = Health | Orphans
 	scenario := func(name string, variants int, base *v1beta1.MachineDeployment, apps []app,
 		script func(*rand.Rand) []Action) Scenario {
-		return Scenario{Name: name, Group: Power, Controllers: all, Variants: variants, Base: base, Apps: apps,
+		return Scenario{Name: name, Group: Power, Controllers: withPower(name), Variants: variants, Base: base, Apps: apps,
 			Script: script, MayDiffer: anyEnd} // After a breakage, the rebooted machine may be replaced.
 	}
 	two, three := fleet(2, "a", drained), fleet(3, "a")
@@ -44,7 +43,7 @@ func rebootScenarios() []Scenario {
 					w.cloud.noCapacityUntil = w.clock.at.Add(15 * time.Minute)
 				}), requestReboot("one")}, lasting(3)...)
 		}),
-		{Name: "reboot-then-stop", Group: Power, Controllers: all, Variants: 2, Base: two,
+		{Name: "reboot-then-stop", Group: Power, Controllers: Health, Variants: 2, Base: two,
 			Script: func(r *rand.Rand) []Action {
 				return append([]Action{leavesRebootedMachines(), requestReboot("one"),
 					setPowerState(v1beta1.PowerStopped).after(upTo(r, time.Minute)),

@@ -9,6 +9,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/platform/versionskew"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // Rollouts over several minor versions with spec.versionSteps. The machines begin with firstVersion.
@@ -108,8 +109,8 @@ func (w *World) anyMachineHas(version string) bool {
 }
 
 // stepsInOrder checks after each write what docs/updates.md promises: no set of a later version exists while machines
-// of a version before the previous minor version exist, and no machine in service gets a version that is more than one
-// minor version later.
+// of a version before the previous minor version exist, each minor version had machines before the next one gets any,
+// and no machine in service gets a version that is more than one minor version later.
 func stepsInOrder() Action {
 	return addStatement("the steps are in order", func(w *World) string {
 		if d := w.canary(); d == nil || len(d.Spec.VersionSteps) == 0 {
@@ -126,6 +127,17 @@ func stepsInOrder() Action {
 						m.Name, m.Spec.Version)
 				}
 			}
+		}
+		var versions []string
+		for _, history := range w.oracle.history {
+			for _, v := range history {
+				if v.machine != nil {
+					versions = append(versions, v.machine.Spec.Version)
+				}
+			}
+		}
+		if skipped := invariants.SkippedMinor(versions); skipped != "" {
+			return fmt.Sprintf("no machine has had version %s", skipped)
 		}
 		for _, in := range w.cloud.instances {
 			node := w.node(in.NodeName)

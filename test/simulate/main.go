@@ -46,17 +46,20 @@ var (
 	quick = amounts{plans: 1_500, breakages: 1, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 600, simulation.Fleets: 300, simulation.Autoscaling: 100, simulation.Draining: 120,
 		simulation.HealthChecks: 60, simulation.Safety: 60, simulation.Migrations: 60,
-		simulation.Disruptions: 100, simulation.Incidents: 30,
+		simulation.Disruptions: 100, simulation.Incidents: 30, simulation.Placements: 60, simulation.Remediation: 60,
+		simulation.Power: 60,
 	}, faults: 1, oneIn: 3, corruptions: 600, states: 2}
 	short = amounts{plans: 3_000, breakages: 2, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 1_500, simulation.Fleets: 750, simulation.Autoscaling: 250, simulation.Draining: 250,
 		simulation.HealthChecks: 100, simulation.Safety: 100, simulation.Migrations: 100,
-		simulation.Disruptions: 200, simulation.Incidents: 30,
+		simulation.Disruptions: 200, simulation.Incidents: 30, simulation.Placements: 100, simulation.Remediation: 100,
+		simulation.Power: 100,
 	}, faults: 1, corruptions: 2_000, states: 2}
 	full = amounts{plans: 13_000, pairs: 1_100, breakages: 8, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 7_000, simulation.Fleets: 3_000, simulation.Autoscaling: 700, simulation.Draining: 1_500,
 		simulation.HealthChecks: 700, simulation.Safety: 700, simulation.Migrations: 700,
-		simulation.Disruptions: 1_500, simulation.Incidents: 1_100,
+		simulation.Disruptions: 1_500, simulation.Incidents: 1_100, simulation.Placements: 700, simulation.Remediation: 700,
+		simulation.Power: 700,
 	}, faults: 4, corruptions: 17_000, states: 4}
 )
 

@@ -208,7 +208,7 @@ func controllerMutants() []mutant {
 			name: "remediation-of-healthy-machine", file: "internal/health/healthcheck/external_plan.go",
 			oldText:  "isMarked(m, v1beta1.ReasonExternalRemediation) && f.health() == HealthUnhealthy",
 			newText:  "isMarked(m, v1beta1.ReasonExternalRemediation)",
-			scenario: "remediation-by-operator", finds: "remediation: the remediation of machine .* is created",
+			scenario: "remediation-template-late", finds: "remediation: the remediation of machine .* is created",
 			planned: true,
 		},
 		{

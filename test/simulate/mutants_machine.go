@@ -39,7 +39,7 @@ func machineMutants() []mutant {
 		{
 			name: "completion-awaited-for-ever", quick: true, file: "internal/machine/drain/plan.go",
 			oldText: "	case s.forced:\n", newText: "	case s.forced && treatment.behavior != v1beta1.DrainBehaviorWaitCompleted:\n",
-			scenario: "drain-rules-at-the-deadline", finds: "settled",
+			scenario: "drain-rules-at-the-deadline", finds: "settled|after the last disturbance",
 		},
 		{
 			name: "drain-order-ignored", quick: true, file: "internal/machine/drain/plan.go",

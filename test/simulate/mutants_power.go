@@ -15,6 +15,17 @@ func powerMutants() []mutant {
 			scenario: "power-stop", finds: "the replacement of machine",
 		},
 		{
+			name: "power-forced-at-once", file: "internal/machine/serve_power.go",
+			oldText: "	case left <= 0:\n		action =", newText: "	case left <= v1beta1.ShutdownTimeout:\n		action =",
+			scenario: "power-start", finds: "power: .* without its operating system",
+		},
+		{
+			name: "power-shutdown-not-completed", file: "internal/machine/serve_power.go",
+			oldText:  "	if power != nil && power.Step == v1beta1.PowerStepShuttingDown {\n		if report, err := p.shutDown",
+			newText:  "	if power != nil && power.Step == \"\" {\n		if report, err := p.shutDown",
+			scenario: "power-start-early", finds: "power: .* before its shutdown is complete",
+		},
+		{
 			name: "power-never-forced", file: "internal/machine/serve_power.go",
 			oldText: "		action = provider.PowerForceOff\n", newText: "",
 			scenario: "power-shutdown-ignored", finds: "settled|steps|after the last disturbance|is not possible",

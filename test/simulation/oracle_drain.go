@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/machinestate"
 	"machinist.dev/machinist/test/apiserver"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // I7: these rules say what a provider may do to pods, and when it may remove their instance or volumes.
@@ -63,7 +63,7 @@ func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 	reason := false
 	for _, v := range o.history[m.UID] {
 		if v.revision <= f.sent {
-			reason = v.machine != nil && (updating(v.machine) || isToStop(v.machine) || !v.machine.DeletionTimestamp.IsZero())
+			reason = v.machine != nil && (updating(v.machine) || invariants.WantsStop(v.machine) || !v.machine.DeletionTimestamp.IsZero())
 		}
 	}
 	return reason
@@ -91,7 +91,7 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 		return // The Node was deleted a moment ago.
 	case o.wasToBeDrained(m):
 		return // The reason ended while the request was on its way.
-	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !isToStop(m) && !o.isAnnounced(m, node):
+	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !invariants.WantsStop(m) && !o.isAnnounced(m, node):
 		o.breach("I7", "%s deletes pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
 		return
 	case !node.Spec.Unschedulable:
@@ -205,7 +205,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 		return
 	}
 	silent := readiness(node) == corev1.ConditionUnknown
-	if !o.mayHave(id, v1beta1.AnnotationSkipDrain) && !(silent && machinestate.IsRebooting(m)) {
+	if !o.mayHave(id, v1beta1.AnnotationSkipDrain) && !(silent && invariants.IsInReboot(m)) {
 		start, known := o.drainBegan(m)
 		left := o.world.podsWhere(func(p *corev1.Pod) bool {
 			behavior, _ := treatment(m, p)

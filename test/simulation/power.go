@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/invariants"
 )
 
 // Power is the group of scenarios in which machines are stopped and started.
@@ -62,7 +64,7 @@ func (d driver) SetPower(_ context.Context, req provider.PowerRequest) (out *pro
 		if req.Action == provider.PowerOn {
 			d.process.world.oracle.mayReboot(in, req.Machine.UID)
 		} else {
-			d.process.world.oracle.mayStop(in, req.Machine.UID)
+			d.process.world.oracle.mayStop(in, req.Machine.UID, req.Action)
 		}
 		if node := d.process.world.node(in.NodeName); in.node == "" && node != nil {
 			in.node = node.UID
@@ -129,7 +131,7 @@ func powerScenarios() []Scenario {
 		}),
 		scenario("power-start", 2, web, func(r *rand.Rand) []Action {
 			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
-				setPowerState(v1beta1.PowerRunning).waitFor("the machine is stopped", isStopped).after(upTo(r, 20*time.Minute))}
+				setPowerState(v1beta1.PowerRunning).waitFor("the machine is stopped", isStopped).after(upTo(r, 10*time.Minute))}
 		}),
 		scenario("power-start-early", 4, nil, func(r *rand.Rand) []Action {
 			return []Action{leavesStoppedMachines(), setPowerState(v1beta1.PowerStopped),
@@ -206,14 +208,8 @@ func reportsStopped(m *v1beta1.Machine) bool {
 		c.Status == metav1.ConditionTrue
 }
 
-// isToStop reports whether the Node of a machine must be drained because its instance is stopped or rebooted.
-func isToStop(m *v1beta1.Machine) bool {
-	return m.Spec.PowerState == v1beta1.PowerStopped || isToReboot(m)
-}
-
-// mayStop checks that an instance may be stopped now: a user has asked for this, the request was recorded, and the Node
-// is drained.
-func (o *oracle) mayStop(in *instance, id uid) {
+// mayStop checks that an instance may be stopped now: the Node is drained, and the rules of stops are met.
+func (o *oracle) mayStop(in *instance, id uid, action provider.PowerAction) {
 	o.mayDisturb(in, id, true)
 	m := o.machines[id]
 	if m == nil || in.owner() != id {
@@ -221,17 +217,25 @@ func (o *oracle) mayStop(in *instance, id uid) {
 	}
 	o.judged["power"]++
 	o.mayRebootForCheck(m)
-	asked := o.wasToReboot(id)
+	if wrong := invariants.WrongStop(o.allVersions(id), o.believedVersions(id)); wrong != "" {
+		o.breach("power", "instance %s of machine %s is stopped, but %s: %+v", in.ProviderID, m.Name, wrong, m.Status.Power)
+	}
+	if action == provider.PowerOff {
+		return
+	}
+	node := o.world.node(in.NodeName)
+	isSilent := node == nil || readiness(node) != corev1.ConditionTrue
+	if wrong := invariants.WrongForcedStop(o.believedVersions(id), o.world.clock.at, isSilent); wrong != "" {
+		o.breach("power", "instance %s of machine %s is stopped without its operating system, but %s", in.ProviderID, m.Name,
+			wrong)
+	}
+}
+
+func (o *oracle) allVersions(id uid) (all []*v1beta1.Machine) {
 	for _, v := range o.history[id] {
-		asked = asked || v.machine != nil && v.machine.Spec.PowerState == v1beta1.PowerStopped
+		all = append(all, v.machine)
 	}
-	if !asked {
-		o.breach("power", "instance %s of machine %s is stopped, but this was not requested", in.ProviderID, m.Name)
-	}
-	if m.Status.Power == nil || m.Status.Power.Step != v1beta1.PowerStepShuttingDown {
-		o.breach("power", "instance %s of machine %s is stopped, but the status does not record this: %+v", in.ProviderID, m.Name,
-			m.Status.Power)
-	}
+	return all
 }
 
 // leavesStoppedMachines checks after each write that stopping and starting replaces no machine and no Node, and that a

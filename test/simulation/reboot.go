@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machine/machinestate"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/invariants"
 )
 
 func rebootScenarios() []Scenario {
@@ -93,26 +94,6 @@ func requestReboot(value string) Action {
 	}}
 }
 
-// isToReboot reports whether the Node of a machine must be drained because its instance is rebooted.
-func isToReboot(m *v1beta1.Machine) bool {
-	_, requested := m.Annotations[v1beta1.AnnotationReboot]
-	return requested || machinestate.IsRebooting(m)
-}
-
-// rebootValues returns the different values of the annotation that a machine has had.
-func (o *oracle) rebootValues(id uid) map[string]bool {
-	values := map[string]bool{}
-	for _, v := range o.history[id] {
-		if v.machine == nil {
-			continue
-		}
-		if value, requested := v.machine.Annotations[v1beta1.AnnotationReboot]; requested {
-			values[value] = true
-		}
-	}
-	return values
-}
-
 // rebooted reports whether an instance was started again, or is not listed any more.
 func rebooted(w *World) bool {
 	return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.boots > 0 }) || w.everMade() > 3
@@ -131,27 +112,25 @@ func (o *oracle) mayRebootForCheck(m *v1beta1.Machine) {
 	}
 }
 
-// wasToReboot reports whether a reboot of the machine was requested, by a user, or by the manager while the Node of the
-// machine was unhealthy.
-func (o *oracle) wasToReboot(id uid) bool { return len(o.rebootValues(id)) > 0 }
-
 // mayReboot checks a request to start the instance of a machine without powerState: there is at most one start for each
 // value of the annotation.
 func (o *oracle) mayReboot(in *instance, id uid) {
 	m := o.machines[id]
-	if m == nil || in.owner() != id || m.Spec.PowerState != "" {
+	if m == nil || in.owner() != id {
+		return
+	}
+	if in.State == provider.StateRunning && !in.switchAt.IsZero() && in.switchTo == provider.StateStopped {
+		o.breach("power", "instance %s of machine %s is started before its shutdown is complete", in.ProviderID, m.Name)
+	}
+	versions := o.allVersions(id)
+	if invariants.WasSwitched(versions) {
 		return
 	}
 	o.judged["reboot"]++
-	for _, v := range o.history[id] {
-		if v.machine != nil && v.machine.Spec.PowerState != "" {
-			return
-		}
-	}
-	if values := len(o.rebootValues(id)); in.boots > values || in.boots == values && in.State != "Running" &&
-		in.switchAt.IsZero() {
+	if reboots := invariants.Reboots(versions); in.boots > reboots || in.boots == reboots &&
+		in.State != provider.StateRunning && in.switchAt.IsZero() {
 		o.breach("reboot", "instance %s of machine %s is started again after %d starts, but %d reboots were requested",
-			in.ProviderID, m.Name, in.boots, values)
+			in.ProviderID, m.Name, in.boots, reboots)
 	}
 }
 

@@ -33,7 +33,26 @@ func remediationScenarios() []Scenario {
 			Base: fleet(6, "a"), Script: remediatedByOperator, MayDiffer: anyEnd},
 		{Name: "remediation-changed", Group: Remediation, Controllers: Health | Remediators, Variants: 4,
 			Base: fleet(6, "a"), Script: changedRemediation, MayDiffer: anyEnd},
+		{Name: "remediation-template-late", Group: Remediation, Controllers: Health | Remediators, Variants: 2,
+			Base: fleet(6, "a"), Script: lateTemplate, MayDiffer: anyEnd},
 	}
+}
+
+// lateTemplate returns actions in which the template of the remediations is missing at first. In some runs, the kubelet
+// reports again shortly before the template is created.
+func lateTemplate(r *rand.Rand) []Action {
+	actions := slices.DeleteFunc(beginRemediation(r), func(a Action) bool { return a.Name == createTemplates().Name })
+	marked := func(w *World) bool {
+		return slices.ContainsFunc(w.machines(), requested) || !w.anyHung()
+	}
+	if r.IntN(2) == 0 {
+		return append(actions, revive(0).waitFor("a machine is marked", marked), createTemplates().after(upTo(r, 20*time.Second)))
+	}
+	return append(actions, createTemplates().waitFor("a machine is marked", marked), endRemediation(r))
+}
+
+func (w *World) anyHung() bool {
+	return slices.ContainsFunc(w.cloud.instances, func(in *instance) bool { return in.hung })
 }
 
 // remediatedByOperator returns actions in which a Node becomes silent. The operator reboots its host, fails, or does
@@ -77,8 +96,7 @@ func changedRemediation(r *rand.Rand) []Action {
 	}[r.IntN(5)]
 	return append(beginRemediation(r), change.waitFor("there is a remediation or the machines are healthy",
 		func(w *World) bool {
-			return len(w.remediations()) > 0 || !slices.ContainsFunc(w.cloud.instances,
-				func(in *instance) bool { return in.hung })
+			return len(w.remediations()) > 0 || !w.anyHung()
 		}), endRemediation(r))
 }
 
@@ -87,7 +105,7 @@ func beginRemediation(r *rand.Rand) []Action {
 	onTimeout := []v1beta1.RemediationTimeoutAction{"", v1beta1.OnTimeoutNone, v1beta1.OnTimeoutReplace,
 		v1beta1.OnTimeoutReplace}[r.IntN(4)]
 	check := checkOf(v1beta1.DefaultMaxUnhealthy, deployment)
-	return []Action{stopUsers(), installOperator(result), check, changeCheck("leave the machines to the operator",
+	return []Action{stopUsers(), installOperator(result), createTemplates(), check, changeCheck("leave the machines to the operator",
 		func(ctx context.Context, c client.Client, h *v1beta1.MachineHealthCheck) error {
 			h.Spec.Remediation = v1beta1.HealthCheckRemediation{Type: v1beta1.RemediationExternal,
 				TemplateRef: templateOf(remediator.SelfNode), OnTimeout: onTimeout,
@@ -119,13 +137,20 @@ func installOperator(result metav1.ConditionStatus) Action {
 					return err
 				}
 			}
-			for _, kind := range remediator.Kinds() {
-				if err := c.Create(ctx, remediator.Template(kind, operatorNamespace)); err != nil {
-					return err
-				}
-			}
 			return nil
 		}}
+}
+
+func createTemplates() Action {
+	return Action{Name: "create the templates of remediations", Do: func(ctx context.Context, w *World,
+		_ client.Client) error {
+		for _, kind := range remediator.Kinds() {
+			if err := w.hand(w.target).Create(ctx, remediator.Template(kind, operatorNamespace)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
 }
 
 // remediatedMachine returns an action on the machine of a remediation.

@@ -102,8 +102,8 @@ func (o *oracle) mayEndPod(c apiserver.Change, before, after *corev1.Pod) {
 	if starts {
 		o.mayEndByRules(c, m, node, before)
 	}
-	if c.Verb != "delete" {
-		return
+	if c.Verb != "delete" || ended(before) {
+		return // The API server removes a pod that has ended without a grace period.
 	}
 	start, known := o.drainBegan(m)
 	if !known {

@@ -15,11 +15,6 @@ func rebootMutants() []mutant {
 			scenario: "reboot", finds: "I7",
 		},
 		{
-			name: "reboot-never-replaces", file: "internal/health/healthcheck/reboot.go",
-			oldText: "	case left <= 0 && open:\n", newText: "	case left <= 0 && open && now.IsZero():\n",
-			scenario: "reboot-does-not-heal", finds: "settled|after the last disturbance",
-		},
-		{
 			name: "reboot-taint-stays", file: "internal/machine/serve_reboot.go",
 			oldText: "	if last.OutOfService {\n", newText: "	if last.OutOfService && p.now.IsZero() {\n",
 			scenario: "reboot-heals", finds: "settled|after the last disturbance",

@@ -142,7 +142,7 @@ func (p *pass) liveFacts(ctx context.Context, uid types.UID, a RemediationAction
 	for i := range checks {
 		policy := PolicyOf(&checks[i])
 		if selector, _ := selectorOf(&checks[i]); policy.External != nil && selector.Matches(labels.Set(m.Labels)) {
-			f.Policy = policy
+			f.Policy, f.CheckVersion = policy, checks[i].ResourceVersion
 			break
 		}
 	}
@@ -153,8 +153,11 @@ func (p *pass) liveFacts(ctx context.Context, uid types.UID, a RemediationAction
 // create another one, and operators that ignore the annotation with the Node's name find the Node.
 func (p *pass) createRemediation(ctx context.Context, f RemediationFacts, check *v1beta1.MachineHealthCheck) error {
 	m, t, template := f.Subject.Machine, f.Policy.External.Template, p.remediations.templates[check.UID]
-	if cached := check.Spec.Remediation.TemplateRef; cached == nil || t != *cached {
-		return nil // The cache is stale, and another template was read.
+	if cached := check.Spec.Remediation.TemplateRef; cached == nil || t != *cached ||
+		f.CheckVersion != check.ResourceVersion {
+		// The cache is stale. Another template was read, or more machines may be unhealthy than the cache shows.
+		p.requeueIn(queueing.ConflictDelay)
+		return nil
 	}
 	if template == nil || p.remediations.ofCheck[check.UID].Reason == v1beta1.ReasonTemplateInvalid {
 		return nil // The condition of the check names the problem.

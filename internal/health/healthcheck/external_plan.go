@@ -32,6 +32,9 @@ type RemediationFacts struct {
 	Subject Subject
 	// Policy is the policy with a template that applies to the machine. Policy.External is nil if there is none.
 	Policy Policy
+	// CheckVersion is the resource version of the check of the Policy at the API server. It is empty in facts from the
+	// cache.
+	CheckVersion string
 	// Remediations are all remediations of the machine.
 	Remediations []Remediation
 	// IsWanted is true if the policy leaves the machine to the operator now, in view of the other machines.

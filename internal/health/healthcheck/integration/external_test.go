@@ -315,6 +315,38 @@ func TestStaleCacheDeletesNoRemediation(t *testing.T) {
 	}
 }
 
+// While the check in the cache is outdated, more machines may be unhealthy than the cache shows.
+//
+// Rule: one-remediation-per-machine.
+func TestStaleCacheCreatesNoRemediation(t *testing.T) {
+	b := newRemediatorBench(t)
+	c := b.check(b.leave(remediator.SelfNode, time.Hour, ""))
+	b.startRemediation(b.machines(3)[0])
+	b.must(b.options.Remediators.Client.Delete(b.ctx(), b.remediation()))
+	b.wantNoRemediation()
+	fresh, nodes, stale := b.options.Client, b.options.Nodes.CachedReader, newStaleCache(b)
+	changed := &v1beta1.MachineHealthCheck{}
+	b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), changed))
+	changed.Annotations = map[string]string{"example.com/changed": ""}
+	b.must(b.c.Update(b.ctx(), changed))
+	b.options.Client, b.options.Nodes.CachedReader = stale.clientOf(fresh), stale
+	b.restart()
+	for range 3 {
+		_, err := b.health.Reconcile(b.ctx(), reconcile.Request{})
+		if err != nil && !strings.Contains(err.Error(), "modified") {
+			t.Fatal(err)
+		}
+		b.clock.Step(5 * time.Minute)
+	}
+	b.wantNoRemediation()
+	b.options.Client, b.options.Nodes.CachedReader = fresh, nodes
+	b.restart()
+	b.pass()
+	b.advance(5 * time.Minute)
+	b.pass()
+	b.remediation()
+}
+
 // The remediation of another template is created when that of the first template is gone.
 //
 // Rule: one-remediation-per-machine.

@@ -23,8 +23,8 @@ func IsInReboot(m *v1beta1.Machine) bool {
 	return r != nil && (r.State == v1beta1.RebootDraining || r.State == v1beta1.RebootRebooting)
 }
 
-// WrongStop returns why an instance may not be stopped now, or "". versions are all versions of its machine. believed
-// are those on which the process may base its request.
+// WrongStop returns why an instance may not be stopped now, or "". versions are all versions of its machine.
+// believed are those on which the process may base its request.
 func WrongStop(versions, believed []*v1beta1.Machine) string {
 	requested, recorded := false, false
 	for _, m := range versions {
@@ -42,8 +42,8 @@ func WrongStop(versions, believed []*v1beta1.Machine) string {
 	return ""
 }
 
-// WrongForcedStop returns why an instance may not be stopped without its operating system now, or "". isSilent is true if
-// the kubelet does not report.
+// WrongForcedStop returns why an instance may not be stopped without its operating system now, or "". isSilent is true
+// if the kubelet does not report.
 func WrongForcedStop(believed []*v1beta1.Machine, now time.Time, isSilent bool) string {
 	if isSilent {
 		return ""

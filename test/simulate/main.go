@@ -58,8 +58,8 @@ var (
 	full = amounts{plans: 13_000, pairs: 1_100, breakages: 8, runs: map[simulation.Group]int{
 		simulation.Lifecycle: 7_000, simulation.Fleets: 3_000, simulation.Autoscaling: 700, simulation.Draining: 1_500,
 		simulation.HealthChecks: 700, simulation.Safety: 700, simulation.Migrations: 700,
-		simulation.Disruptions: 1_500, simulation.Incidents: 1_100, simulation.Placements: 700, simulation.Remediation: 700,
-		simulation.Power: 700,
+		simulation.Disruptions: 1_500, simulation.Incidents: 1_100, simulation.Placements: 700,
+		simulation.Remediation: 700, simulation.Power: 700,
 	}, faults: 4, corruptions: 17_000, states: 4}
 )
 

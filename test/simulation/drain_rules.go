@@ -64,8 +64,8 @@ func drainRuleScenarios() []Scenario {
 	}
 }
 
-// runAgain returns an action that deletes the pods of a Job that have ended, so that its controller creates new ones.
-// A Job of the base has ended when the script begins.
+// runAgain returns an action that deletes the pods of a Job that have ended, so that its controller creates new
+// ones. A Job of the base has ended when the script begins.
 func runAgain(job string) Action {
 	return Action{Name: "run Job " + job + " again", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		for _, p := range w.podsWhere(func(p *corev1.Pod) bool { return p.Labels["app"] == job && ended(p) }) {

@@ -178,7 +178,7 @@ func TestPropagationRestoresFieldsOfTheTemplate(t *testing.T) {
 		s.Spec.Template.Spec.Node.ReadinessGates = []v1beta1.NodeReadinessGate{{ConditionType: "NetworkReady"}}
 		s.Spec.Template.Spec.Drain = v1beta1.MachineDrain{PodsWithVolumes: v1beta1.VolumePodsOneAtATime,
 			SingleReplicas: v1beta1.SingleReplicasRestart,
-			Rules: []v1beta1.DrainRule{{Name: "jobs", Behavior: v1beta1.DrainBehaviorWaitCompleted}}}
+			Rules:          []v1beta1.DrainRule{{Name: "jobs", Behavior: v1beta1.DrainBehaviorWaitCompleted}}}
 		s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}
 		s.Spec.Template.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "h.example/a", Owner: "x"}}
 	})

@@ -1,7 +1,9 @@
 package provider_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -116,5 +118,95 @@ func TestClientsCreatesANewClientAfterForget(t *testing.T) {
 	}
 	if get("b") != b {
 		t.Error("Forget dropped the client of other credentials")
+	}
+}
+
+// sessions is a cloud that accepts sessions until they end.
+type sessions struct {
+	clients  provider.Clients[int]
+	opened   int
+	ended    map[int]bool
+	disposed []int
+}
+
+func newSessions() *sessions {
+	s := &sessions{ended: map[int]bool{}}
+	s.clients.Dispose = func(session int) { s.disposed = append(s.disposed, session) }
+	return s
+}
+
+// call uses a session, and calls during while the session is in use.
+func (s *sessions) call(t *testing.T, during func(session int)) (used []int, err error) {
+	credentials := provider.NewCredentials(map[string][]byte{"token": []byte("a")})
+	err = s.clients.Do(t.Context(), credentials, "", func(ctx context.Context) (int, error) {
+		s.opened++
+		return s.opened, ctx.Err()
+	}, func(session int) error {
+		used = append(used, session)
+		if during != nil {
+			during(session)
+		}
+		if s.ended[session] {
+			return provider.Errorf(provider.Unauthenticated, "the session has ended")
+		}
+		return nil
+	})
+	return used, err
+}
+
+func TestDoReplacesARefusedClientOnce(t *testing.T) {
+	s := newSessions()
+	if used, err := s.call(t, nil); err != nil || len(used) != 1 {
+		t.Fatalf("got error %v after %d calls", err, len(used))
+	}
+	s.ended[1] = true
+	if used, err := s.call(t, nil); err != nil || !slices.Equal(used, []int{1, 2}) {
+		t.Errorf("a session had ended: got error %v with the sessions %v, want success with 1 and 2", err, used)
+	}
+	s.ended[2], s.ended[3] = true, true
+	used, err := s.call(t, nil)
+	if provider.CodeOf(err) != provider.Unauthenticated || !slices.Equal(used, []int{2, 3}) {
+		t.Errorf("the cloud refuses new sessions too: got error %v with the sessions %v, want an error with 2 and 3", err, used)
+	}
+	if want := []int{1, 2, 3}; !slices.Equal(s.disposed, want) {
+		t.Errorf("disposed of %v, want %v", s.disposed, want)
+	}
+}
+
+func TestDisposeWaitsForTheUsersOfAClient(t *testing.T) {
+	s := newSessions()
+	used, err := s.call(t, func(int) {
+		s.clients.Close()
+		if len(s.disposed) > 0 {
+			t.Errorf("disposed of %v during its use", s.disposed)
+		}
+	})
+	if err != nil || !slices.Equal(s.disposed, used) {
+		t.Errorf("got error %v and disposed of %v, want %v", err, s.disposed, used)
+	}
+}
+
+func TestDisposeIsCalledForEachDroppedClient(t *testing.T) {
+	s := newSessions()
+	open := func(token string) {
+		t.Helper()
+		_, err := s.clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) {
+			s.opened++
+			return s.opened, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 65 {
+		open(strconv.Itoa(i))
+	}
+	if !slices.Equal(s.disposed, []int{1}) {
+		t.Errorf("disposed of %v, want the least recently used client", s.disposed)
+	}
+	s.clients.Close()
+	s.clients.Close()
+	if slices.Sort(s.disposed); len(s.disposed) != 65 || len(slices.Compact(s.disposed)) != 65 {
+		t.Errorf("after Close, disposed of %d clients, want each of 65 once", len(s.disposed))
 	}
 }

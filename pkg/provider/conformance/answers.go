@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -20,6 +21,10 @@ func answerCases() []testCase {
 			rule: "If the cloud shows an instance in an earlier state again, the driver does not report it as Failed or " +
 				"Stopped. Create still returns this instance, and Delete deletes it.",
 			needs: []requirement{injecting(StateGoesBack)}, test: stateGoesBack},
+		{name: "PartlyUnreadable",
+			rule: "If the cloud answers only in part, because the tags of an instance may not be read, Get does not return " +
+				"NotFound, List does not omit the instance, Delete does not report Gone, and Create creates no second instance.",
+			needs: []requirement{injecting(PartlyUnreadable)}, test: partlyUnreadable},
 		{name: "HugeAnswers",
 			rule:  "A call fails with an ambiguous code if the answer of the cloud is hundreds of megabytes long.",
 			needs: []requirement{injecting(HugeAnswers)}, test: hugeAnswers},
@@ -148,6 +153,37 @@ func stateGoesBack(t *trial) {
 	t.checkExactlyOne(s)
 	t.deleteAsMachinist(t.driver, t.deleteByID(s), time.Now())
 	t.checkNothingLeft(before, "Delete of an instance that the cloud shows in an earlier state")
+	t.awaitGone(s)
+}
+
+func partlyUnreadable(t *trial) {
+	s := t.launchRunning()
+	end := t.inject(Fault{Kind: PartlyUnreadable})
+	for how, req := range map[string]provider.GetRequest{"provider ID": t.byID(s), "tags": t.byTags(s)} {
+		if _, err := t.restart().Get(t.Context(), req); provider.IsNotFound(err) {
+			t.Errorf("Get by %s of an instance whose tags may not be read: %v; want the instance or another error", how, err)
+		}
+	}
+	if pages, err := t.pages(s.cluster); err == nil {
+		listed := false
+		for _, page := range pages {
+			listed = listed || slices.Contains(ids(page.Instances), s.providerID)
+		}
+		if !listed {
+			t.Errorf("List omits an instance whose tags may not be read, and returns no error")
+		}
+	}
+	if in, err := t.restart().Create(t.Context(), t.createRequest(s)); err == nil && in.ProviderID != s.providerID {
+		t.Errorf("Create creates %s, while the tags of the machine's instance %s may not be read", in.ProviderID, s.providerID)
+	}
+	end()
+	t.checkExactlyOne(s)
+	end = t.inject(Fault{Kind: PartlyUnreadable})
+	if result, err := t.restart().Delete(t.Context(), t.deleteByTags(s)); err == nil && result.Gone {
+		t.Errorf("Delete by tags of an instance whose tags may not be read reports Gone")
+	}
+	end()
+	t.delete(t.driver, t.deleteByTags(s))
 	t.awaitGone(s)
 }
 

@@ -141,7 +141,11 @@ func specIsDecodedStrictly(t *trial) {
 		return raw
 	}
 	body := bytes.TrimPrefix(bytes.TrimSpace(t.Class.Spec), []byte("{"))
-	for _, invalid := range []InvalidSpec{
+	for _, invalid := range []struct {
+		name  string
+		spec  []byte
+		field string
+	}{
 		{"an unknown field", with("conformanceUnknown", "1"), "conformanceUnknown"},
 		{"a field with the path of a local file", with("credentialsFile", `"/etc/passwd"`), "credentialsFile"},
 		{"another kind", with("kind", `"ConformanceOther"`), "kind"},
@@ -160,7 +164,7 @@ func specIsDecodedStrictly(t *trial) {
 		{"a megabyte of brackets", bytes.Repeat([]byte("["), 1<<20), ""},
 		{"a megabyte of objects", bytes.Repeat([]byte(`{"a":`), 1<<18), ""},
 	} {
-		t.checkSpecRefused(invalid)
+		t.checkSpecRefused(InvalidSpec{Name: invalid.name, Spec: invalid.spec, Field: invalid.field})
 	}
 }
 

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -28,6 +29,25 @@ func (c *fakeCloud) hooks() Cloud {
 			return c.launch(ctx, gone.NodeName, tags)
 		},
 		LaunchLegacy: c.launchLegacy,
+		Copy:         c.copyServer,
+		Stop: func(_ context.Context, providerID string) error {
+			id, err := idOf(providerID)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if s := c.find(id); s != nil {
+				s.off, s.wasOff, s.action = true, true, ""
+			}
+			return err
+		},
+		UserData: func(_ context.Context, providerID string) ([]byte, error) {
+			id, err := idOf(providerID)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if s := c.find(id); s != nil {
+				return []byte(s.userData), nil
+			}
+			return nil, fmt.Errorf("no server %s: %w", id, err)
+		},
 		Tags: func(_ context.Context, providerID string) (map[string]string, error) {
 			id, err := idOf(providerID)
 			c.mu.Lock()
@@ -74,6 +94,8 @@ func (c *fakeCloud) hooks() Cloud {
 				for _, s := range c.servers {
 					s.failure = badOperation
 				}
+			case SessionsEnd:
+				c.endSessions()
 			}
 			return func() {
 				c.mu.Lock()

@@ -26,6 +26,12 @@ type fakeCloud struct {
 	// The keys of reservedInterfaces are the network interfaces that became unusable through a refused call.
 	reservedInterfaces map[string]bool
 	tokens             map[string]spent
+	// sessions contains the keys of all sessions, and what their clients do if the cloud refuses them. ended contains the
+	// keys of the sessions that have ended.
+	sessions map[string]func()
+	ended    map[string]bool
+	// If lateDisks is true, a server gets its disk only when it begins to run.
+	lateDisks bool
 
 	// bootReads is the number of reads before a new server runs. deleteCalls is the number of delete calls before a
 	// server is gone. readLag is the number of reads that do not show a new server.
@@ -51,6 +57,7 @@ type active struct {
 
 type server struct {
 	id, node, size, nic  string
+	uuid, userData       string
 	tags                 map[string]string
 	checks, deletions    int
 	createdAt, deletedAt time.Time
@@ -64,6 +71,11 @@ type server struct {
 	off, wasOff bool
 	action      provider.PowerAction
 	answers     int
+	// resizing is the new size while a resize is in progress, which takes some answers.
+	resizing    string
+	resizeSteps int
+	// unreadable is true in an answer without tags, because the tags may not be read.
+	unreadable bool
 }
 
 const noCapacity, badOperation = "NoCapacity", "OperationFailed"
@@ -88,7 +100,8 @@ func newFakeCloud() *fakeCloud {
 	return &fakeCloud{
 		account: "account-token-4711", parts: map[string]map[string]string{},
 		reservedInterfaces: map[string]bool{}, tokens: map[string]spent{}, bootReads: 2, deleteCalls: 2,
-		faults: map[FaultKind]*active{}, announced: map[string]time.Time{},
+		faults: map[FaultKind]*active{}, announced: map[string]time.Time{}, sessions: map[string]func(){},
+		ended: map[string]bool{},
 	}
 }
 
@@ -121,6 +134,9 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	refused := func(kind string) error {
+		if kind == "Unauthenticated" {
+			c.unauthenticated(r.token)
+		}
 		return &cloudError{kind: kind, message: fmt.Sprintf("refused: token %s, body %s", r.token, r.sent)}
 	}
 	hits := func(kind FaultKind) bool {
@@ -154,7 +170,7 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 	if hits(Throttled) {
 		return &cloudError{kind: "Throttled", message: "slow down, " + r.token, retryAfter: c.faults[Throttled].RetryAfter}
 	}
-	if r.token != c.account {
+	if !c.accepts(r.token) {
 		return refused("Unauthenticated")
 	}
 	switch {
@@ -252,8 +268,8 @@ func (c *fakeCloud) listParts(ctx context.Context, token string, tags map[string
 }
 
 type wanted struct {
-	idempotency, size, node, nic, userData string
-	tags                                   map[string]string
+	idempotency, size, node, nic, userData, uuid string
+	tags                                         map[string]string
 }
 
 func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (server, error) {
@@ -289,12 +305,14 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (s
 		}
 		c.serial++
 		created := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags),
-			createdAt: time.Now(), hiddenAnswers: map[FaultKind]int{}}
+			uuid: w.uuid, userData: w.userData, createdAt: time.Now(), hiddenAnswers: map[FaultKind]int{}}
 		if c.faults[GivesUp] != nil {
 			created.failure = noCapacity
 		}
 		c.servers = append(c.servers, created)
-		c.parts["disk/"+created.id] = created.tags
+		if !c.lateDisks {
+			c.parts["disk/"+created.id] = created.tags
+		}
 		c.tokens[w.idempotency] = spent{parameters, created.id}
 		*out = c.withCase(*created)
 		return nil
@@ -323,10 +341,19 @@ func (c *fakeCloud) find(id string) *server {
 	return nil
 }
 
-func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server, err error) {
+// taskOf returns the handle of the task that creates a server.
+func taskOf(id string) string { return "task-of-" + strings.ToLower(id) }
+
+// getServer returns a server. The task that creates the server also shows a server that reads do not show yet.
+func (c *fakeCloud) getServer(ctx context.Context, token, id, task string) (out server, err error) {
 	err = c.call(ctx, request{token: token, sent: id}, func() error {
 		s := c.find(id)
-		if s != nil && c.hides(LateReads, s, s.createdAt) {
+		if s != nil && task == taskOf(s.id) {
+			c.sees(s)
+			out = c.visibleServer(s)
+			return nil
+		}
+		if s != nil && (c.hides(LateReads, s, s.createdAt) || c.hides(SlowEffects, s, s.createdAt)) {
 			s = nil
 		} else if s == nil {
 			for _, past := range c.gone {
@@ -348,6 +375,9 @@ func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server
 
 func (c *fakeCloud) sees(s *server) bool {
 	s.checks++
+	if c.lateDisks && s.checks == c.bootReads+c.readLag+1 {
+		c.parts["disk/"+s.id] = s.tags
+	}
 	return s.checks > c.readLag
 }
 
@@ -366,6 +396,9 @@ func (c *fakeCloud) visibleServer(s *server) server {
 	out := c.withCase(*s)
 	if c.hides(LateTags, s, s.createdAt) {
 		out.tags = nil
+	}
+	if c.faults[PartlyUnreadable] != nil {
+		out.tags, out.unreadable = nil, true
 	}
 	if c.faults[StateGoesBack] != nil && c.reads%2 == 0 {
 		out.checks, out.deletions, out.off = 0, 0, out.wasOff
@@ -387,10 +420,11 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 		}
 		var all []server
 		for _, s := range c.servers {
-			if !includes(s.tags, tags) || c.hides(LateLists, s, s.createdAt) || !c.sees(s) {
+			if !includes(s.tags, tags) && c.faults[PartlyUnreadable] == nil || c.hides(LateLists, s, s.createdAt) ||
+				c.hides(SlowEffects, s, s.createdAt) || !c.sees(s) {
 				continue
 			}
-			if shown := c.visibleServer(s); includes(shown.tags, tags) {
+			if shown := c.visibleServer(s); shown.unreadable || includes(shown.tags, tags) {
 				all = append(all, shown)
 			}
 		}
@@ -431,7 +465,10 @@ func (c *fakeCloud) deleteServer(ctx context.Context, token, id string, tags map
 		if !includes(s.tags, tags) {
 			return &cloudError{kind: "TagsDiffer", message: id}
 		}
-		if s.deletions++; s.deletions > c.deleteCalls {
+		if s.deletions++; s.deletions == 1 {
+			s.deletedAt = time.Now()
+		}
+		if s.deletions > c.deleteCalls && !c.hides(SlowEffects, s, s.deletedAt) {
 			c.remove(s.id)
 		}
 		return nil
@@ -492,11 +529,17 @@ func (c *fakeCloud) setPower(ctx context.Context, token, id string, tags map[str
 	return *out, err
 }
 
+// resizeAnswers is the number of answers until a new size takes effect.
+const resizeAnswers = 3
+
 // powerAnswers is the number of answers until a change of the power state takes effect.
 const powerAnswers = 2
 
-// progress counts an answer about the server. It ends a change of the power state that is due.
+// progress counts an answer about the server. It ends a change of the power state or of the size that is due.
 func (c *fakeCloud) progress(s *server) {
+	if s.resizeSteps++; s.resizing != "" && s.resizeSteps > resizeAnswers {
+		s.size, s.resizing = s.resizing, ""
+	}
 	if s.action == "" {
 		return
 	}

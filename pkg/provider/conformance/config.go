@@ -55,7 +55,8 @@ type Config struct {
 	// no option and no optional interface.
 	MinCases int
 	// ImpossibleFaults lists the faults that are impossible in this cloud, such as OtherCase if the IDs of the cloud
-	// are numbers. The suite skips the cases that need these faults, even if RequireHooks is set.
+	// are numbers. The suite skips the cases that need these faults, even if RequireHooks is set. The suite fails if
+	// Cloud.Inject provides such a fault nevertheless.
 	ImpossibleFaults []FaultKind
 	// Legacies describes instances of the old systems from which fleets can come, one for each system. List with Class
 	// must find these instances, so they must be in the account of Class. Import must be able to translate every field
@@ -73,6 +74,11 @@ type Config struct {
 	// GuestsIgnorePowerOff is true if the guests of the suite's instances ignore requests to shut down, for example
 	// because their image contains no operating system.
 	GuestsIgnorePowerOff bool
+	// UserDataLimit is the maximum length of user data, in bytes, that the cloud accepts. Default: 16 KiB.
+	UserDataLimit int
+	// MissingHooks names the hooks and options that this cloud cannot have, as in docs/reference/conformance.md, such as
+	// Cloud.Copy. The suite skips the cases that need them, even if RequireHooks is set.
+	MissingHooks []string
 	// Cloud contains hooks that access the cloud without the driver.
 	Cloud Cloud
 }
@@ -85,6 +91,10 @@ type InvalidSpec struct {
 	// Field is the path of the field that the error must name. The path is relative to providerSpec, such as
 	// "disk.sizeGiB".
 	Field string
+	// HidesLocation is true if Get and Delete by tags cannot search with this providerSpec, because the wrong field
+	// decides where the instances are. An example is a region. With any other invalid providerSpec, Get and Delete by
+	// tags must work, because a class can become invalid while its machines exist.
+	HidesLocation bool
 }
 
 // Cloud contains hooks that access the cloud without the driver. Each hook may be nil.
@@ -115,6 +125,15 @@ type Cloud struct {
 	// IsOn reports whether an instance is on, even if its operating system does not respond. The answer must not lag
 	// behind. The suite uses IsOn if the driver implements provider.Power.
 	IsOn func(ctx context.Context, providerID string) (bool, error)
+	// Stop switches an instance off, as an administrator would. It returns when the instance is off. Without Stop, the
+	// suite uses provider.Power.
+	Stop func(ctx context.Context, providerID string) error
+	// Copy copies an instance with all its tags and properties, as an administrator would by cloning it. Only what the
+	// cloud itself assigns differs, such as the ID. Copy returns the provider ID of the copy and a function that removes
+	// the copy.
+	Copy func(ctx context.Context, providerID string) (copyID string, remove func(context.Context) error, err error)
+	// UserData returns the user data as the guest of the instance gets it.
+	UserData func(ctx context.Context, providerID string) ([]byte, error)
 	// Announce makes the cloud announce that it will reclaim an instance at the given time. The announcement stays in
 	// effect until withdraw is called. The suite uses Announce if the driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
@@ -132,8 +151,8 @@ type Fault struct {
 	// RetryAfter is the waiting time that the cloud requests. Zero means none. Only Throttled uses RetryAfter.
 	RetryAfter time.Duration
 	// Duration is the length of the delay that the fault causes. Use tens of milliseconds, which must be much less
-	// than the driver's CreateSettle. Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate and
-	// PartsInUse use the field Duration.
+	// than the driver's CreateSettle. Only the faults LateReads, LateLists, LateTags, DoneLate, QuotaFreesLate,
+	// PartsInUse and SlowEffects use the field Duration.
 	Duration time.Duration
 	// Address is the IP address that guests report. Only GuestClaims uses Address.
 	Address string
@@ -159,6 +178,9 @@ const (
 	PermissionDenied FaultKind = "PermissionDenied"
 	// Hanging: the cloud receives the call and does not answer.
 	Hanging FaultKind = "Hanging"
+	// SessionsEnd: at the beginning of the fault, the cloud ends all sessions and revokes all access tokens that it issued
+	// for credentials. The credentials stay valid, and new sessions work.
+	SessionsEnd FaultKind = "SessionsEnd"
 )
 
 // Faults of a cloud that answers calls, but returns outdated, incomplete or unexpected results. All calls that are not
@@ -215,6 +237,13 @@ const (
 	// GuestClaims: every running guest reports Fault.Address as its own address, in each way in which this cloud learns
 	// addresses from guests.
 	GuestClaims FaultKind = "GuestClaims"
+	// SlowEffects: each change takes effect only Fault.Duration after the cloud has accepted it. A new instance boots
+	// late. Instances, disks, network interfaces and addresses exist for that time after their deletion. A cloud in which
+	// each change takes tens of milliseconds or more anyway does not have to do anything.
+	SlowEffects FaultKind = "SlowEffects"
+	// PartlyUnreadable: reads and lists succeed, but the cloud omits the tags of instances, and reports that they may not
+	// be read. A search by tags cannot decide whether such an instance matches.
+	PartlyUnreadable FaultKind = "PartlyUnreadable"
 	// PartsReserved: there is no quota for another instance. If the cloud refuses a call because of the quota, the
 	// disks and network interfaces in the call become reserved. Reserved parts belong to no instance. A later call
 	// cannot use them, so the driver must delete them.
@@ -252,6 +281,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 2 * time.Minute
+	}
+	if c.UserDataLimit <= 0 {
+		c.UserDataLimit = defaultUserDataLimit
 	}
 	if c.MinCases <= 0 {
 		for _, test := range cases() {

@@ -23,11 +23,12 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 		Class: provider.Class{Spec: []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"small"}`),
 			Credentials: credentials(c.account)},
 		OtherSpec: []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"large"}`),
-		InvalidSpecs: []InvalidSpec{{"no such size", []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"huge"}`),
-			"size"}},
+		InvalidSpecs: []InvalidSpec{{Name: "no such size", Field: "size",
+			Spec: []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"huge"}`)}},
 		MalformedCredentials: []provider.Credentials{credentials("with white space"),
 			provider.NewCredentials(map[string][]byte{"user": []byte("another-user")})},
 		RejectedCredentials: credentials("unknown-token"),
+		UserDataLimit:       64 << 10,
 		Timeout:             time.Minute,
 		RequireHooks:        true,
 		Legacies:            fakeLegacies(c.account),
@@ -37,11 +38,16 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 }
 
 func TestCorrectDriverPassesAllCases(t *testing.T) {
-	for name, lag := range map[string]int{"consistent": 0, "lagging": 3} {
+	for name, set := range map[string]func(*fakeCloud){
+		"consistent": func(*fakeCloud) {},
+		"lagging":    func(c *fakeCloud) { c.readLag = 3 },
+		"immediate":  func(c *fakeCloud) { c.bootReads, c.deleteCalls = 0, 0 },
+		"late parts": func(c *fakeCloud) { c.bootReads, c.lateDisks = 8, true },
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // The tests wait most of the time.
 			c := newFakeCloud()
-			c.readLag = lag
+			set(c)
 			Run(t, configOf(c, func() provider.Driver { return newCorrect(c) }))
 		})
 	}
@@ -62,9 +68,24 @@ func TestSuiteNeedsMinimumOfCases(t *testing.T) {
 		started, ran int
 		fails        bool
 	}{{all, all, false}, {all, s.MinCases, false}, {all, s.MinCases - 1, true}, {all - 1, 0, false}} {
-		if err := s.tooFew(test.started, test.ran); (err != nil) != test.fails {
+		if err := s.tooFew(counts{started: test.started, completed: test.ran}); (err != nil) != test.fails {
 			t.Errorf("%d of %d started cases completed: got error %v, want an error: %t", test.ran, test.started, err, test.fails)
 		}
+	}
+}
+
+func TestSummaryCountsResultsAndNamesSkippedCases(t *testing.T) {
+	var n counts
+	n.add(true, true, true)   // passed
+	n.add(true, true, false)  // reported a failure
+	n.add(true, false, false) // ended early with a failure
+	n.add(true, false, true)  // skipped
+	n.add(true, false, true)  // skipped
+	n.add(false, false, true) // not selected
+	s := &suite{skipped: map[string][]string{"Config does not have Cloud.Copy": {"A", "B"}}}
+	want := "conformance: 1 passed, 2 failed, 2 skipped\n  skipped, because Config does not have Cloud.Copy: A, B"
+	if got := s.summary(n); got != want || n.completed != 2 || n.started != 5 {
+		t.Errorf("got %q and %+v, want %q", got, n, want)
 	}
 }
 

@@ -21,6 +21,10 @@ func cutCases() []testCase {
 			rule: "List returns the parts that an interrupted Create left without an instance, until Delete by tags has " +
 				"deleted them.",
 			needs: []requirement{unavailable, needsResources}, test: leftoversAreListed},
+		{name: "SessionsEnd",
+			rule: "If the cloud ends all sessions while the credentials are valid, the next call succeeds, or fails with " +
+				"Unauthenticated or an ambiguous code and succeeds when it is repeated.",
+			needs: []requirement{injecting(SessionsEnd)}, test: sessionsEnd},
 		{name: "CredentialsExpire",
 			rule: "If the credentials expire at any call of a Create or a Delete, that Create or Delete reports it. A " +
 				"retry with valid credentials completes the work.",
@@ -109,6 +113,7 @@ func cutDelete(t *trial) {
 func leftoversAreListed(t *trial) {
 	remaining := t.subject()
 	t.launch(remaining)
+	t.awaitRunning(remaining) // Some clouds attach parts late, but before the instance runs.
 	for calls := range maxCloudCalls {
 		s := t.subject()
 		before := t.resourcesNow()
@@ -158,6 +163,24 @@ func (t *trial) hasLeftovers(s, intact *subject) (found bool) {
 		}
 	}
 	return found
+}
+
+func sessionsEnd(t *trial) {
+	s := t.subject()
+	t.launch(s)
+	for _, call := range t.calls(t.Class, s) {
+		end := t.inject(Fault{Kind: SessionsEnd})
+		err := call.do(t.Context())
+		if code := provider.CodeOf(err); err != nil && code != provider.Unauthenticated && !code.Ambiguous() {
+			t.Errorf("%s after the end of all sessions: %v; want success, Unauthenticated or an ambiguous code", call.name, err)
+		}
+		if err != nil {
+			if err = call.do(t.Context()); err != nil && provider.CodeOf(err) != provider.Aborted {
+				t.Errorf("%s fails twice after the end of all sessions, although the credentials are valid: %v", call.name, err)
+			}
+		}
+		end()
+	}
 }
 
 func credentialsExpire(t *trial) {

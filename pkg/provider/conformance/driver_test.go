@@ -40,6 +40,12 @@ type correct struct {
 	// With filters, the driver checks that the results of a search match its request. With untagged, Delete finds a
 	// network interface without tags by its name. With replaces, Create replaces a reserved network interface.
 	filters, untagged, replaces bool
+	// With forgets, the driver replaces a session that the cloud refuses. With findsCopies, the driver distinguishes a
+	// server from its copies. With noticesOmissions, the driver notices that an answer is not complete.
+	forgets, findsCopies, noticesOmissions bool
+	sessions                               *provider.Clients[string]
+	// userData returns what the driver passes to the cloud.
+	userData func(provider.CreateRequest) string
 }
 
 type machineSpec struct {
@@ -50,7 +56,9 @@ type machineSpec struct {
 
 func newCorrect(c *fakeCloud) *correct {
 	d := &correct{cloud: c, pageSize: 2, checksFirst: true, once: true, disks: true, filters: true,
-		untagged: true, replaces: true}
+		untagged: true, replaces: true, forgets: true, findsCopies: true, noticesOmissions: true,
+		sessions: new(provider.Clients[string])}
+	d.userData = func(req provider.CreateRequest) string { return string(req.UserData.Reveal()) }
 	d.decode = decodeMachine
 	d.tokenOf = tokenOf
 	d.idempotency = func(req provider.CreateRequest) string { return req.Token }
@@ -117,6 +125,11 @@ func (d *correct) describe(s server) *provider.Instance {
 	case s.checks > d.cloud.bootReads+d.cloud.readLag:
 		state = provider.StateRunning
 	}
+	handle := ""
+	if state == provider.StatePending && s.action == "" {
+		handle = taskOf(s.id)
+	}
+	tags := d.ownTags(s)
 	var guest []corev1.NodeAddress
 	if s.claimed != "" {
 		guest = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.claimed}}
@@ -124,9 +137,9 @@ func (d *correct) describe(s server) *provider.Instance {
 	return &provider.Instance{
 		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, StateCode: code, NodeName: strings.ToLower(s.node), Type: s.size,
 		Zone:      "zone-1",
-		ClusterID: s.tags[provider.TagCluster], MachineUID: types.UID(s.tags[provider.TagMachineUID]),
-		MachineKey: s.tags[provider.TagMachine],
-		Scope:      "nic=" + s.nic, GuestAddresses: guest,
+		ClusterID: tags[provider.TagCluster], MachineUID: types.UID(tags[provider.TagMachineUID]),
+		MachineKey: tags[provider.TagMachine], CreateHandle: handle,
+		Scope: "nic=" + s.nic, GuestAddresses: guest,
 	}
 }
 
@@ -151,7 +164,7 @@ func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*prov
 	if err != nil {
 		return nil, err
 	}
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +183,10 @@ func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*prov
 	}
 	want := wanted{
 		idempotency: d.idempotency(req), size: spec.Size, node: req.Machine.Name, nic: nic,
-		userData: string(req.UserData.Reveal()), tags: d.tags(req),
+		userData: d.userData(req), tags: maps.Clone(d.tags(req)), uuid: string(req.Machine.UID),
+	}
+	if want.tags != nil {
+		want.tags[boundTo] = want.uuid
 	}
 	created, err := d.cloud.createServer(ctx, token, want)
 	if isKind(err, "Reserved") && d.replaces {
@@ -203,8 +219,11 @@ func (d *correct) byTags(ctx context.Context, token, cluster string, m provider.
 	if err != nil {
 		return server{}, d.translate(err)
 	}
+	if err := d.unreadable(found...); err != nil {
+		return server{}, err
+	}
 	if d.filters {
-		found = slices.DeleteFunc(found, func(s server) bool { return !includes(s.tags, ownerTags(cluster, m)) })
+		found = slices.DeleteFunc(found, func(s server) bool { return !includes(d.ownTags(s), ownerTags(cluster, m)) })
 	}
 	if len(found) == 0 {
 		return server{}, provider.Errorf(provider.NotFound, "machine %s has no server", m.UID)
@@ -222,7 +241,7 @@ func idOf(providerID string) (string, error) {
 }
 
 func (d *correct) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -237,15 +256,18 @@ func (d *correct) Get(ctx context.Context, req provider.GetRequest) (*provider.I
 	if err != nil {
 		return nil, err
 	}
-	found, err := d.cloud.getServer(ctx, token, id)
+	found, err := d.cloud.getServer(ctx, token, id, req.CreateHandle)
 	if err != nil {
 		return nil, d.translate(err)
+	}
+	if err := d.unreadable(found); err != nil {
+		return nil, err
 	}
 	return d.convert(found), nil
 }
 
 func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return provider.ListPage{}, err
 	}
@@ -257,6 +279,9 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 		d.pageSize)
 	if err != nil {
 		return provider.ListPage{}, d.translate(err)
+	}
+	if err := d.unreadable(servers...); err != nil {
+		return provider.ListPage{}, err
 	}
 	var page provider.ListPage
 	on := map[string]bool{}
@@ -302,7 +327,7 @@ func (d *correct) CapacityPool(provider.Class) (string, error) { return "", nil 
 // Interruptions implements provider.Interrupter.
 func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -319,7 +344,7 @@ func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsR
 
 func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 	var none provider.DeleteResult
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return none, err
 	}
@@ -330,6 +355,12 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 	if req.ProviderID != "" {
 		if id, err = idOf(req.ProviderID); err != nil {
 			return none, err
+		}
+		if found, err := d.cloud.getServer(ctx, token, id, req.CreateHandle); err == nil && d.ownTags(found) == nil &&
+			found.tags != nil {
+			return none, provider.Errorf(provider.FailedPrecondition, "%s is a copy", req.ProviderID)
+		} else if err != nil && !isKind(err, "NotFound") {
+			return none, d.translate(err)
 		}
 	} else if found, err := d.byTags(ctx, token, req.ClusterID, req.Machine); err == nil {
 		id = found.id
@@ -373,21 +404,30 @@ func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provi
 	if err != nil {
 		return none, err
 	}
-	found, err := d.Get(ctx, provider.GetRequest{Machine: req.Machine, Class: req.Class, ClusterID: req.ClusterID,
-		ProviderID: req.ProviderID})
-	switch {
-	case err != nil:
+	token, err := d.signIn(ctx, req.Class.Credentials)
+	if err != nil {
 		return none, err
+	}
+	id, err := idOf(req.ProviderID)
+	if err != nil {
+		return none, err
+	}
+	s, err := d.cloud.getServer(ctx, token, id, req.CreateHandle)
+	if err != nil {
+		return none, d.translate(err)
+	}
+	found := d.convert(s)
+	switch {
 	case found.ClusterID != req.ClusterID || found.MachineUID != req.Machine.UID:
 		return none, provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine", req.ProviderID)
+	case s.resizing != "":
+		return provider.UpdateResult{Outcome: provider.UpdateInProgress, Instance: found}, nil
 	case found.Type == spec.Size:
 		return provider.UpdateResult{Outcome: provider.UpdateDone, Instance: found}, nil
 	case !req.NodeDrained:
 		return provider.UpdateResult{Outcome: provider.UpdateNeedsDrain, Instance: found}, nil
 	}
-	id, _ := idOf(req.ProviderID) // Get has already validated the provider ID.
-	token, _ := d.tokenOf(req.Class.Credentials)
-	err = d.cloud.change(ctx, token, id, func(s *server) { s.size = spec.Size })
+	err = d.cloud.change(ctx, token, id, func(s *server) { s.resizing, s.resizeSteps = spec.Size, 0 })
 	if err != nil {
 		return none, d.translate(err)
 	}
@@ -396,7 +436,7 @@ func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provi
 
 // SetPower implements provider.Power.
 func (d *correct) SetPower(ctx context.Context, req provider.PowerRequest) (*provider.Instance, error) {
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -412,7 +452,7 @@ func (d *correct) SetPower(ctx context.Context, req provider.PowerRequest) (*pro
 }
 
 func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}

@@ -50,9 +50,49 @@ func faultCases() []testCase {
 }
 
 func lastCases() []testCase {
-	return []testCase{{name: "NothingIsLeft",
-		rule:  "After the suite, the cloud contains the same resources as before.",
-		needs: []requirement{needsResources}, test: nothingIsLeft}}
+	return []testCase{
+		{name: "ImpossibleStaysImpossible",
+			rule: "The cloud cannot produce the faults in ImpossibleFaults, and the configuration has no hook that " +
+				"MissingHooks names.",
+			test: impossibleStaysImpossible},
+		{name: "NothingIsLeft",
+			rule:  "After the suite, the cloud contains the same resources as before.",
+			needs: []requirement{needsResources}, test: nothingIsLeft},
+	}
+}
+
+// impossibleStaysImpossible checks the configuration: a fault or a hook that is listed as impossible by mistake hides
+// the cases that need it.
+func impossibleStaysImpossible(t *trial) {
+	known := map[requirement]bool{}
+	for _, c := range cases() {
+		for _, n := range c.needs {
+			known[n] = true
+		}
+	}
+	for _, kind := range t.ImpossibleFaults {
+		if !known[injecting(kind)] {
+			t.Errorf("Config.ImpossibleFaults contains %s, which no case needs", kind)
+		}
+		if kind == GuestClaims && t.sawGuestAddress.Load() {
+			t.Errorf("Config.ImpossibleFaults contains %s, but the driver has returned GuestAddresses", kind)
+		}
+		if t.Cloud.Inject == nil {
+			continue
+		}
+		end, err := t.Cloud.Inject(t.Context(), Fault{Kind: kind, Duration: t.lag(), Address: claimedAddress})
+		if err == nil {
+			end()
+			t.Errorf("Config.ImpossibleFaults contains %s, but Cloud.Inject provides it", kind)
+		}
+	}
+	for _, name := range t.MissingHooks {
+		if n := requirement(name); !known[n] {
+			t.Errorf("Config.MissingHooks contains %s, which no case needs", name)
+		} else if !t.lacks(n) {
+			t.Errorf("Config.MissingHooks contains %s, but the configuration has it", name)
+		}
+	}
 }
 
 // loseCreate calls Create while the cloud loses the answer. It returns the end time of the call.
@@ -131,6 +171,7 @@ func cutCreate(t *trial) {
 		t.must(err, "a repeated Create after the cloud failed at call %d", calls+1)
 		retried.providerID, retried.scope = in.ProviderID, in.Scope
 		t.checkExactlyOne(retried)
+		t.awaitRunning(retried) // Some clouds attach parts late, but before the instance runs.
 
 		before := t.resourcesNow()
 		if t.createInterrupted(deleted, calls) {
@@ -219,6 +260,7 @@ func cloudForbids(t *trial) {
 func exhaustedCloud(t *trial) {
 	remaining, refused, retried := t.subject(), t.subject(), t.subject()
 	t.launch(remaining)
+	t.awaitRunning(remaining) // Some clouds attach parts late, but before the instance runs.
 	before := t.resourcesNow()
 	end := t.inject(Fault{Kind: Exhausted})
 	for _, s := range []*subject{refused, retried} {

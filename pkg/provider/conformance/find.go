@@ -16,6 +16,10 @@ func findCases() []testCase {
 		{name: "ScopeIsEnough",
 			rule: "Get and Delete with a provider ID and Scope work in a new process, even if the class no longer exists.",
 			test: scopeIsEnough},
+		{name: "InvalidClassFindsInstances",
+			rule: "Get and Delete work with a class that Validate refuses, unless the wrong field decides where the instances " +
+				"are. A class can become invalid while its machines exist, for example because its template was deleted.",
+			test: invalidClassFindsInstances},
 		{name: "GetAndListAgree",
 			rule: "Get by provider ID, Get by tags and List return the same data for an instance.",
 			test: getAndListAgree},
@@ -88,6 +92,34 @@ func scopeIsEnough(t *trial) {
 	}
 	t.delete(d, del)
 	t.awaitGone(s)
+}
+
+func invalidClassFindsInstances(t *trial) {
+	tested := 0
+	for _, invalid := range t.InvalidSpecs {
+		if invalid.HidesLocation {
+			continue
+		}
+		tested++
+		for how, request := range map[string]func(*subject) provider.DeleteRequest{"provider ID": t.deleteByID,
+			"tags": t.deleteByTags} {
+			s := t.subject()
+			t.launch(s)
+			req := request(s)
+			req.Class.Spec = invalid.Spec
+			in, err := t.restart().Get(t.Context(), provider.GetRequest(req))
+			t.must(err, "Get by %s with a class that Validate refuses (%s)", how, invalid.Name)
+			if in.ProviderID != s.providerID {
+				t.Errorf("Get by %s with a class that Validate refuses (%s) returns %q, want %q", how, invalid.Name, in.ProviderID,
+					s.providerID)
+			}
+			t.delete(t.restart(), req)
+			t.awaitGone(s)
+		}
+	}
+	if tested == 0 {
+		t.skip("every providerSpec in Config.InvalidSpecs has HidesLocation")
+	}
 }
 
 // identity returns the data that must not depend on how an instance was found.

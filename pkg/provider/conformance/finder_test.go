@@ -7,7 +7,7 @@ import (
 )
 
 func (d *correct) Find(ctx context.Context, req provider.FindRequest) (found []provider.FoundInstance, err error) {
-	token, err := d.tokenOf(req.Class.Credentials)
+	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {
 		return nil, err
 	}

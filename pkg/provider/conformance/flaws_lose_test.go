@@ -44,7 +44,7 @@ func deleteAndUpdateFlaws() []flaw {
 		{caseName: "DeleteAtOnce", name: "waits until the instance has booted", rule: "FailedPrecondition", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				id, _ := idOf(req.ProviderID)
-				if s, err := b.cloud.getServer(ctx, b.cloud.account, id); err == nil &&
+				if s, err := b.cloud.getServer(ctx, b.cloud.account, id, ""); err == nil &&
 					b.describe(s).State == provider.StatePending {
 					return provider.DeleteResult{}, provider.Errorf(provider.FailedPrecondition, "the server has not booted")
 				}

@@ -127,6 +127,8 @@ type flaw struct {
 	earlierCases []string
 	// cloud is a function that prepares the fakeCloud. It is nil if the flaw is visible in every state of the cloud.
 	cloud func(*fakeCloud)
+	// config is a function that changes the configuration, or nil.
+	config func(*Config)
 }
 
 func withoutIdempotency(b *broken) {
@@ -168,7 +170,7 @@ func meeting() func() {
 func flaws() []flaw {
 	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(),
 		lateFlaws(), answerFlaws(), partFlaws(), acceptedFlaws(), optionalFlaws(), importFlaws(),
-		finderFlaws(), powerFlaws())
+		finderFlaws(), powerFlaws(), progressFlaws())
 }
 
 func TestEveryCaseFindsItsFlaws(t *testing.T) {
@@ -183,12 +185,17 @@ func TestEveryCaseFindsItsFlaws(t *testing.T) {
 			}
 			config := configOf(c, func() provider.Driver {
 				b := newBroken(c)
-				f.with(b)
+				if f.with != nil {
+					f.with(b)
+				}
 				return b
 			})
 			// Because of the flaw, an expected event never happens. The case then waits for the whole timeout, so the
 			// timeout must be short.
 			config.Timeout = time.Second
+			if f.config != nil {
+				f.config(&config)
+			}
 			report := record(t, config, append(f.earlierCases, f.caseName)...)
 			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.rule) {
 				t.Errorf("want a failure that contains %q, got:\n%s", f.rule, all)

@@ -39,7 +39,7 @@ func (c *fakeCloud) launchLegacy(ctx context.Context, old provider.Legacy, machi
 
 func (d *correct) Locate(ctx context.Context, req provider.LocateRequest) (found []provider.LocatedInstance,
 	err error) {
-	token, err := d.tokenOf(req.Legacy.Credentials)
+	token, err := d.signIn(ctx, req.Legacy.Credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (d *correct) Import(_ context.Context, req provider.ImportRequest) (provide
 // retag removes the given tags from a server and its disk if allowed accepts the tags of the server.
 func (d *correct) retag(ctx context.Context, credentials provider.Credentials, providerID string,
 	removed []string, allowed func(tags map[string]string) error) error {
-	token, err := d.tokenOf(credentials)
+	token, err := d.signIn(ctx, credentials)
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,8 @@ func powerOffIgnored(t *trial) {
 		t.inject(Fault{Kind: PowerOffIgnored})
 	}
 	// The time must be long enough that the cloud carries out a request that is not ignored.
-	for end := time.Now().Add(min(t.Timeout/4, time.Second)); time.Now().Before(end); {
+	end := time.Now().Add(min(t.Timeout/4, time.Second))
+	for calls := 0; calls < 10 || time.Now().Before(end); calls++ {
 		_, _ = t.setPower(t.driver, s, t.powerRequest(s, provider.PowerOff))
 		t.waitSince(time.Now(), t.lag())
 	}

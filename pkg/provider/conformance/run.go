@@ -3,44 +3,79 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Run tests a driver, with one subtest for each case. At the end, it logs which cases were skipped, and why.
+// Run tests a driver, with one subtest for each case. At the end, it logs how many cases passed, failed and were
+// skipped, and why they were skipped.
 func Run(t *testing.T, c Config) {
 	t.Helper()
 	s, err := newSuite(t.Context(), c)
 	if err != nil {
 		t.Fatalf("conformance: %v", err)
 	}
-	started, ran := 0, 0
+	var n counts
 	for _, c := range cases() {
-		t.Run(c.name, func(t *testing.T) {
-			started++
+		started, completed := false, false
+		passed := t.Run(c.name, func(t *testing.T) {
+			started = true
 			s.run(t, c)
-			ran++
+			completed = true
 		})
+		n.add(started, completed, passed)
 	}
-	summary := fmt.Sprintf("conformance: %d of %d cases completed, %d were skipped", ran, len(cases()),
-		len(s.skipped))
-	t.Log(strings.Join(append([]string{summary}, s.skipped...), "\n  "))
-	if err := s.tooFew(started, ran); err != nil {
+	t.Log(s.summary(n))
+	if err := s.tooFew(n); err != nil {
 		t.Error(err)
 	}
 }
 
+// counts are the numbers of cases with each result. A case that reported a failure but ran to its end is completed and
+// failed.
+type counts struct{ started, completed, passed, failed int }
+
+func (n *counts) add(started, completed, passed bool) {
+	if !started {
+		return // The flag -run has not selected the case.
+	}
+	n.started++
+	switch {
+	case completed && passed:
+		n.passed++
+	case !passed:
+		n.failed++
+	}
+	if completed {
+		n.completed++
+	}
+}
+
+// summary returns the result of the suite: the numbers, and for each reason the names of the skipped cases.
+func (s *suite) summary(n counts) string {
+	skipped := 0
+	var lines []string
+	for _, why := range slices.Sorted(maps.Keys(s.skipped)) {
+		skipped += len(s.skipped[why])
+		lines = append(lines, fmt.Sprintf("skipped, because %s: %s", why, strings.Join(s.skipped[why], ", ")))
+	}
+	first := fmt.Sprintf("conformance: %d passed, %d failed, %d skipped", n.passed, n.failed, skipped)
+	return strings.Join(append([]string{first}, lines...), "\n  ")
+}
+
 // tooFew returns an error if fewer cases completed than the configuration requires. The number does not matter if the
 // flag -run has selected only some of the cases.
-func (s *suite) tooFew(started, ran int) error {
-	if started < len(cases()) || ran >= s.MinCases {
+func (s *suite) tooFew(n counts) error {
+	if n.started < len(cases()) || n.completed >= s.MinCases {
 		return nil
 	}
-	return fmt.Errorf("conformance: only %d of %d cases completed, want at least %d (Config.MinCases)", ran, len(cases()),
-		s.MinCases)
+	return fmt.Errorf("conformance: only %d of %d cases completed, want at least %d (Config.MinCases)", n.completed,
+		len(cases()), s.MinCases)
 }
 
 // report contains the methods of *testing.T that cases use. Tests of the suite use another implementation, so that a
@@ -79,6 +114,10 @@ const (
 	needsLaunchLegacy requirement = "Cloud.LaunchLegacy"
 	needsTags         requirement = "Cloud.Tags"
 	needsIsOn         requirement = "Cloud.IsOn"
+	needsCopy         requirement = "Cloud.Copy"
+	needsUserData     requirement = "Cloud.UserData"
+	// needsStop is met by Cloud.Stop, or by a driver that implements provider.Power.
+	needsStop requirement = "Cloud.Stop"
 
 	needsAdopter     requirement = "provider.Adopter"
 	needsScoper      requirement = "provider.Scoper"
@@ -122,14 +161,17 @@ func cases() []testCase {
 	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(),
 		importCases(), finderCases(),
 		conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
-		partCases(), acceptedCases(), optionalCases(), powerCases(), lastCases())
+		partCases(), acceptedCases(), progressCases(), outsideCases(), optionalCases(), powerCases(), lastCases())
 }
 
 type suite struct {
 	Config
 	// initialResources contains the resources of the cloud before the suite ran, or nil without Cloud.Resources.
 	initialResources map[string]bool
-	skipped          []string
+	// skipped contains the names of the skipped cases by the reason.
+	skipped map[string][]string
+	// sawGuestAddress is true if the driver has returned an address that only a guest reported.
+	sawGuestAddress atomic.Bool
 }
 
 func newSuite(ctx context.Context, c Config) (*suite, error) {
@@ -137,7 +179,7 @@ func newSuite(ctx context.Context, c Config) (*suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &suite{Config: c}
+	s := &suite{Config: c, skipped: map[string][]string{}}
 	if s.initialResources, err = s.resources(ctx); err != nil {
 		return nil, fmt.Errorf("Cloud.Resources: %w", err)
 	}
@@ -166,52 +208,65 @@ func (t *trial) require(n requirement) {
 		}
 		return
 	}
-	missing := false
-	switch n {
-	case needsResources:
-		missing = t.Cloud.Resources == nil
-	case needsLaunch:
-		missing = t.Cloud.Launch == nil
-	case needsMalformed, needsRejected:
-		if t.Class.Credentials.IsEmpty() {
-			t.skip("the driver needs no credentials")
-		}
-		missing = n == needsMalformed && len(t.MalformedCredentials) == 0 || n == needsRejected &&
-			t.RejectedCredentials.IsEmpty()
-	case needsOtherSpec:
-		missing = len(t.OtherSpec) == 0
-	case needsNamed:
-		missing = t.Cloud.LaunchNamed == nil
-	case needsAnnounce:
-		missing = t.Cloud.Announce == nil
-	case needsLegacies:
-		missing = len(t.Legacies) == 0
-	case needsLaunchLegacy:
-		missing = t.Cloud.LaunchLegacy == nil
-	case needsIsOn:
-		missing = t.Cloud.IsOn == nil
-	case needsTags:
-		missing = t.Cloud.Tags == nil
-	default:
-		missing = t.Cloud.Inject == nil
+	if (n == needsMalformed || n == needsRejected) && t.Class.Credentials.IsEmpty() {
+		t.skip("the driver needs no credentials")
 	}
-	if missing {
+	if t.lacks(n) {
 		t.skipOrFail(n)
 	}
+}
+
+// lacks reports whether the configuration lacks a hook or an option.
+func (t *trial) lacks(n requirement) bool {
+	switch n {
+	case needsResources:
+		return t.Cloud.Resources == nil
+	case needsLaunch:
+		return t.Cloud.Launch == nil
+	case needsMalformed:
+		return len(t.MalformedCredentials) == 0
+	case needsRejected:
+		return t.RejectedCredentials.IsEmpty()
+	case needsOtherSpec:
+		return len(t.OtherSpec) == 0
+	case needsNamed:
+		return t.Cloud.LaunchNamed == nil
+	case needsAnnounce:
+		return t.Cloud.Announce == nil
+	case needsLegacies:
+		return len(t.Legacies) == 0
+	case needsLaunchLegacy:
+		return t.Cloud.LaunchLegacy == nil
+	case needsIsOn:
+		return t.Cloud.IsOn == nil
+	case needsTags:
+		return t.Cloud.Tags == nil
+	case needsCopy:
+		return t.Cloud.Copy == nil
+	case needsUserData:
+		return t.Cloud.UserData == nil
+	case needsStop:
+		_, switches := t.driver.driver.(provider.Power)
+		return t.Cloud.Stop == nil && !switches
+	}
+	return t.Cloud.Inject == nil
 }
 
 // skipOrFail ends a case that needs something that the configuration does not have.
 func (t *trial) skipOrFail(n requirement) {
 	t.Helper()
+	if slices.Contains(t.MissingHooks, string(n)) {
+		t.skip("Config.MissingHooks contains " + string(n))
+	}
 	if t.RequireHooks {
-		t.fatalf("Config.Full is set and %s is missing", n)
+		t.fatalf("Config.RequireHooks is set and %s is missing", n)
 	}
 	t.skip(fmt.Sprintf("Config does not have %s", n))
 }
 
 func (t *trial) skip(why string) {
 	t.Helper()
-	t.skipped = append(t.skipped, t.name+": "+why)
+	t.skipped[why] = append(t.skipped[why], t.name)
 	t.Logf("skipped: %s", why)
 	t.SkipNow()
 }

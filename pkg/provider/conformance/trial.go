@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ type trial struct {
 	// userDataSecret is a text in all user data. No answer of the driver may contain this text.
 	userDataSecret string
 	subjects       []*subject
+	handles        handles
 	// The functions in cleanups end injected faults, and remove instances that were launched without the driver.
 	cleanups []func()
 	// After the case, hasEnded is true, and Errorf ignores failures. A call of the driver may still be running then.
@@ -58,6 +60,45 @@ func (t *trial) restart() *checkedDriver {
 	d, err := t.New()
 	t.must(err, "Config.New")
 	return &checkedDriver{driver: d, t: t, timeout: provider.CallTimeout(d)}
+}
+
+// handles contains the CreateHandle of each instance, by provider ID, as Machinist records it in the status of a
+// Machine.
+type handles struct {
+	mu     sync.Mutex
+	latest map[string]string
+	// calls counts the calls of each operation that had a handle to pass.
+	calls map[string]int
+}
+
+// record updates the handle of an instance that the driver has returned.
+func (h *handles) record(in *provider.Instance) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.latest == nil {
+		h.latest, h.calls = map[string]string{}, map[string]int{}
+	}
+	switch {
+	case in.State != provider.StatePending:
+		delete(h.latest, in.ProviderID)
+	case in.CreateHandle != "":
+		h.latest[in.ProviderID] = in.CreateHandle
+	}
+}
+
+// next returns the handle for the next call of an operation on an instance. Machinist may have lost the handle, so
+// every second call gets none.
+func (h *handles) next(operation, providerID string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	handle := h.latest[providerID]
+	if handle == "" {
+		return ""
+	}
+	if h.calls[operation]++; h.calls[operation]%2 == 0 {
+		return ""
+	}
+	return handle
 }
 
 // subject is a machine for which a case creates an instance.

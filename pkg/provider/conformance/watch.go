@@ -46,18 +46,21 @@ func (w *checkedDriver) Create(ctx context.Context, req provider.CreateRequest) 
 }
 
 func (w *checkedDriver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+	req.CreateHandle = w.t.handles.next("Get", req.ProviderID)
 	return watch(ctx, w, "Get", req.Class, w.checkInstance, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.Get(ctx, req)
 	})
 }
 
 func (w *checkedDriver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
+	req.CreateHandle = w.t.handles.next("Update", req.ProviderID)
 	return watch(ctx, w, "Update", req.Class, nil, func(ctx context.Context) (provider.UpdateResult, error) {
 		return w.driver.Update(ctx, req)
 	})
 }
 
 func (w *checkedDriver) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+	req.CreateHandle = w.t.handles.next("Delete", req.ProviderID)
 	return watch(ctx, w, "Delete", req.Class, nil, func(ctx context.Context) (provider.DeleteResult, error) {
 		return w.driver.Delete(ctx, req)
 	})
@@ -233,6 +236,13 @@ func (w *checkedDriver) checkInstance(operation string, in *provider.Instance) e
 	}
 	if in.StateCode != "" && (in.State != provider.StateFailed || !slices.Contains(codes, in.StateCode)) {
 		wrong("StateCode %q is not one of the codes, or its State %q is not Failed", in.StateCode, in.State)
+	}
+	if len(in.CreateHandle) > 1024 || in.CreateHandle != "" && in.State != provider.StatePending {
+		wrong("CreateHandle is %d bytes long, more than 1 KiB, or its State %q is not Pending", len(in.CreateHandle), in.State)
+	}
+	w.t.handles.record(in)
+	if len(in.GuestAddresses) > 0 {
+		w.t.sawGuestAddress.Store(true)
 	}
 	if len(in.Scope) > 1024 {
 		wrong("Scope is %d bytes long, more than 1 KiB", len(in.Scope))

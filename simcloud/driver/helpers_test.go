@@ -33,6 +33,9 @@ type sim struct {
 	client *simcloud.Client
 	admin  *simcloud.Admin
 	driver *driver.Driver
+	guests *guests
+	// withoutHugeAnswers is true if the conformance suite must not inject HugeAnswers.
+	withoutHugeAnswers bool
 }
 
 type noHosts struct{}

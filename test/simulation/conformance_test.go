@@ -198,7 +198,7 @@ func TestCloudConforms(t *testing.T) {
 				OtherSpec:    suiteSpec("bb"),
 				InvalidSpecs: []conformance.InvalidSpec{{Name: "no image", Spec: suiteSpec(""), Field: "image"}},
 				Timeout:      20 * time.Second,
-				MinCases:     38,
+				MinCases:     42,
 				Cloud:        conformance.Cloud{Resources: f.resources, Launch: f.launch},
 			})
 		})

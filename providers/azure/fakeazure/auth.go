@@ -73,6 +73,13 @@ func (a *Azure) signIn(r *http.Request, authority string) (int, object) {
 		"ext_expires_in": int(tokenLife.Seconds()), "access_token": token}
 }
 
+// RevokeTokens makes the fake Azure refuse all access tokens that it has issued. The credentials stay valid.
+func (a *Azure) RevokeTokens() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.tokens)
+}
+
 // authenticate checks the client's secret or its signed assertion.
 // https://learn.microsoft.com/entra/identity-platform/certificate-credentials
 // https://learn.microsoft.com/entra/workload-id/workload-identity-federation

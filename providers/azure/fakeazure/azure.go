@@ -277,6 +277,16 @@ func (a *Azure) IsOn(id string) bool {
 	return r != nil && r.vm != nil && r.vm.power != "stopped" && r.vm.power != "deallocated"
 }
 
+// CustomData returns the custom data that the guest of a virtual machine gets, or nil if there is no such machine.
+func (a *Azure) CustomData(id string) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.find(id); r != nil && r.vm != nil {
+		return r.vm.customData
+	}
+	return nil
+}
+
 // LateCount returns the number of calls with the fault Late that have not taken effect yet.
 func (a *Azure) LateCount() int {
 	a.mu.Lock()

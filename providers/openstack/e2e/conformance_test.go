@@ -79,10 +79,14 @@ func TestTheDriverConforms(t *testing.T) {
 		Timeout:           3 * time.Minute,
 		Instances:         3,
 		RequireHooks:      true,
-		MinCases:          96,
+		MinCases:          103,
 		ImpossibleFaults: []conformance.FaultKind{conformance.OtherCase, conformance.GuestClaims,
 			// Nova stops a server if its guest does not shut down. A server that is off keeps its place.
-			conformance.PowerOffIgnored, conformance.NoCapacityToStart},
+			conformance.PowerOffIgnored, conformance.NoCapacityToStart,
+			// A member of a project may read the metadata of all its servers.
+			conformance.PartlyUnreadable},
+		// OpenStack cannot clone a server with its metadata, and shows user data only to administrators.
+		MissingHooks: []string{"Cloud.Copy", "Cloud.UserData"},
 		Cloud: conformance.Cloud{
 			Resources: member.Resources,
 			IsOn:      member.isOn,
@@ -142,6 +146,20 @@ func inject(ctx context.Context, transport *faulty.Transport, member, admin proj
 		r.Answer = every(func() *http.Response {
 			return faulty.ErrorAnswer(http.StatusUnauthorized, "error", "The request you have made requires authentication.")
 		})
+	case conformance.SessionsEnd:
+		var ended atomic.Bool
+		ended.Store(true)
+		r.Answer = func(c faulty.Call) *http.Response {
+			if c.SignsIn() {
+				ended.Store(false)
+			}
+			if !ended.Load() {
+				return nil
+			}
+			return faulty.ErrorAnswer(http.StatusUnauthorized, "error", "The request you have made requires authentication.")
+		}
+	case conformance.SlowEffects:
+		return func() {}, nil // Every change takes longer than the fault requires.
 	case conformance.PermissionDenied:
 		r.Answer = every(func() *http.Response {
 			return faulty.ErrorAnswer(http.StatusForbidden, "forbidden", "Policy doesn't allow it to be performed.")

@@ -316,6 +316,11 @@ type InstanceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	UserDataHash string `json:"userDataHash,omitempty"`
+
+	// bootDataRemoved is true after the provider has removed the data that only the first boot of the instance needs,
+	// such as user data with a bootstrap token. It stays false if the provider keeps no such data. Default: false.
+	// +optional
+	BootDataRemoved bool `json:"bootDataRemoved,omitempty"`
 }
 
 // LaunchStep is a step in the adoption, the replacement or the removal of a machine's instance.

@@ -202,7 +202,8 @@ func (p *pass) run(ctx context.Context) (progress, error) {
 // waits for.
 func (p *pass) keep(ctx context.Context) (progress, error) {
 	return inOrder(ctx, p.claim, p.preserve, p.ensureInstance, p.extendToken, p.ensureUpToDate,
-		p.rebootOnRequest, p.reachPowerState, p.ensureNode, p.taintOutdated, p.handleInterruption, p.checkHealth)
+		p.rebootOnRequest, p.reachPowerState, p.ensureNode, p.reportJoined, p.taintOutdated,
+		p.handleInterruption, p.checkHealth)
 }
 
 // remove runs the steps of a Machine that is being deleted: preDrain hooks, drain, preTerminate hooks, instance, Node,

@@ -16,7 +16,8 @@ import (
 // lost. The final state must always be the same.
 //
 // Rules: create-is-idempotent, provider-id-recorded-first, crash-safe-everywhere, replacement-deletes-first,
-// agent-update-crash-safe, absence-needs-two-reads, gone-is-confirmed, old-instance-not-taken-for-new.
+// agent-update-crash-safe, boot-data-removed-after-join, absence-needs-two-reads, gone-is-confirmed,
+// old-instance-not-taken-for-new.
 func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	replacing := func(w *world) {
@@ -96,6 +97,23 @@ func TestCrashAtAnyEffectLeadsToTheSameEnd(t *testing.T) {
 			w.runUntil("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
 			w.untilPhase("m", v1beta1.MachineRunning)
 			w.effects.next = effectCut{} // Other test cases interrupt the later effects.
+			seen := summaryOf(w.get("m"))
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
+		{"removal of boot data", reportingJoined, 7, 1, func(w *world) string {
+			w.runUntil("m", "removed boot data", func() bool {
+				m := w.get("m")
+				return m.Status.Instance != nil && m.Status.Instance.BootDataRemoved
+			})
+			for _, in := range w.cloud.LiveInstances() {
+				if in.UserData != "" {
+					w.t.Error("the status says that the boot data was removed, but the instance has user data")
+				}
+			}
+			w.effects.next = effectCut{} // Other test cases interrupt the later effects.
+			w.untilPhase("m", v1beta1.MachineRunning)
 			seen := summaryOf(w.get("m"))
 			w.delete("m")
 			w.untilGone("m")

@@ -51,7 +51,9 @@ type world struct {
 	// noTarget is true if there is no target cluster, and targetDown if it is unreachable. If joins is true, running
 	// instances become nodes automatically.
 	noTarget, targetDown, joins bool
-	unanswered                  atomic.Int32
+	// reportsJoined is true if the driver implements provider.Joiner.
+	reportsJoined bool
+	unanswered    atomic.Int32
 	// liveReads is the number of uncached reads by a process that runs in a manager.
 	liveReads atomic.Int32
 	refuse    func(verb string, o runtime.Object) error
@@ -105,6 +107,9 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 		Cloud: w.cloud, ClusterID: "cluster", Client: control, LiveReader: control,
 		Classes:  &resolve.Resolver{Classes: control, Secrets: control},
 		Recorder: w.events, Clock: clock, Power: w.cloud,
+	}
+	if w.reportsJoined {
+		w.options.Joiner = w.cloud
 	}
 	if !w.noTarget {
 		w.options.Target = &Target{Nodes: withCachedNodes(target), LiveClient: target, API: func() (Endpoint, error) {

@@ -143,8 +143,10 @@ func (p *pass) recordLaunched(inputs resolve.Inputs, instance *provider.Instance
 		p.states.update(m, func(s *machineState) { s.instance.confirmedID = instance.ProviderID })
 	}
 	userDataHash, nodeID, account := "", "", provider.AccountOf(p.Cloud, inputs.Class())
+	bootDataRemoved := false
 	if known := m.Status.Instance; known != nil {
 		userDataHash, nodeID, account = known.UserDataHash, known.NodeProviderID, cmp.Or(account, known.Account)
+		bootDataRemoved = known.BootDataRemoved
 	} else {
 		nodeID = NodeProviderID(inputs.NodeProviderID, instance)
 		if created {
@@ -164,6 +166,8 @@ func (p *pass) recordLaunched(inputs resolve.Inputs, instance *provider.Instance
 		Provider:       p.Cloud.Name(),
 		CredentialsRef: inputs.CredentialsRef,
 		Scope:          instance.Scope,
+
+		BootDataRemoved: bootDataRemoved,
 	}
 	if !instance.LaunchTime.IsZero() {
 		// The API server truncates the time too. Otherwise, the status would seem to change with every read.

@@ -45,6 +45,9 @@ type Options struct {
 	Interrupter provider.Interrupter
 	// Power stops and starts instances. It is nil if the driver cannot do this.
 	Power provider.Power
+	// Joiner removes the data that only the first boot of an instance needs. It is nil if the driver keeps no such
+	// data.
+	Joiner provider.Joiner
 	// Reachability reports outages of the target cluster. It is nil if the process does not probe the target cluster.
 	Reachability Reachability
 	// PreserveTimeout is how long a failed Machine is preserved. Default 96 hours.

@@ -42,6 +42,7 @@ type machineState struct {
 	registration registrationState
 	teardown     teardownState
 	update       updateState
+	joined       joinedState
 }
 
 type launchState struct {

@@ -34,22 +34,22 @@ type clientEntry[C any] struct {
 }
 
 // Do calls use with the client for the credentials and the scope. The scope stands for everything else that
-// distinguishes clients, such as an endpoint or a subscription. If there is no client yet, Do calls newClient with the
-// context of the call. Errors of newClient are not cached.
+// distinguishes clients, such as an endpoint or a subscription. If there is no client yet, Do calls newClient with
+// the context of the call. Errors of newClient are not cached.
 //
 // A cloud may end a session or revoke an access token while the credentials are valid. Therefore, if use fails with
-// Unauthenticated and the client was created by an earlier call, Do drops the client and calls use once more, with a new
-// client. According to the contract, no instance can exist after Unauthenticated, so the repetition is safe.
+// Unauthenticated and the client was created by an earlier call, Do drops the client and calls use once more, with a
+// new client. According to the contract, no instance can exist after Unauthenticated, so the repetition is safe.
 func (c *Clients[C]) Do(ctx context.Context, credentials Credentials, scope string,
 	newClient func(context.Context) (C, error), use func(C) error) error {
 	key := clientKey(credentials, scope)
-	for {
+	for repeated := false; ; repeated = true {
 		entry, created, err := c.acquire(key, func() (C, error) { return newClient(ctx) })
 		if err != nil {
 			return err
 		}
 		err = c.use(entry, use)
-		if CodeOf(err) != Unauthenticated || created {
+		if CodeOf(err) != Unauthenticated || created || repeated {
 			return err
 		}
 	}
@@ -87,10 +87,10 @@ func (c *Clients[C]) Close() {
 	c.drop(func(*clientEntry[C]) bool { return true })
 }
 
-// acquire returns the entry for the key, with the caller as a user, and marks the entry as the most recently used one.
-// created is true if the client was created during this call.
-func (c *Clients[C]) acquire(key [sha256.Size]byte, newClient func() (C, error)) (entry *clientEntry[C], created bool,
-	err error) {
+// acquire returns the entry for the key, with the caller as a user, and marks the entry as the most recently used
+// one. created is true if the client was created during this call.
+func (c *Clients[C]) acquire(key [sha256.Size]byte, newClient func() (C, error)) (entry *clientEntry[C],
+	created bool, err error) {
 	if entry := c.lookup(key); entry != nil {
 		return entry, false, nil
 	}

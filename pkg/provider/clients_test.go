@@ -166,7 +166,8 @@ func TestDoReplacesARefusedClientOnce(t *testing.T) {
 	s.ended[2], s.ended[3] = true, true
 	used, err := s.call(t, nil)
 	if provider.CodeOf(err) != provider.Unauthenticated || !slices.Equal(used, []int{2, 3}) {
-		t.Errorf("the cloud refuses new sessions too: got error %v with the sessions %v, want an error with 2 and 3", err, used)
+		t.Errorf("the cloud refuses new sessions too: got error %v with the sessions %v, want an error with 2 and 3",
+			err, used)
 	}
 	if want := []int{1, 2, 3}; !slices.Equal(s.disposed, want) {
 		t.Errorf("disposed of %v, want %v", s.disposed, want)
@@ -190,7 +191,8 @@ func TestDisposeIsCalledForEachDroppedClient(t *testing.T) {
 	s := newSessions()
 	open := func(token string) {
 		t.Helper()
-		_, err := s.clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) {
+		credentials := provider.NewCredentials(map[string][]byte{"token": []byte(token)})
+		_, err := s.clients.Get(credentials, "", func() (int, error) {
 			s.opened++
 			return s.opened, nil
 		})

@@ -53,13 +53,20 @@ type Driver interface {
 	// too.
 	//
 	// Get, Update and Delete with a provider ID find the instance by the provider ID and Scope. Get and Delete must
-	// work without Class.Spec, which is empty if the class was deleted.
+	// work without Class.Spec, which is empty if the class was deleted. Get and Delete, also by tags, must work with a
+	// Class.Spec that Validate refuses, unless the wrong field decides where the instances are.
+	//
+	// An administrator may copy an instance with all its tags. If the driver can distinguish a copy from the original,
+	// it returns the copy without ClusterID, MachineUID and MachineKey.
 	Get(ctx context.Context, req GetRequest) (*Instance, error)
 
 	// Update changes a running instance in place, as far as the cloud can. Machinist repeats the same request while the
 	// answer is UpdateInProgress. After a restart, or after a change during the creation, Machinist may call Update for
 	// an instance that already matches the request. A driver that changes nothing in place answers
 	// UpdateNeedsReplacement, or UpdateDone if it detects that nothing has to change.
+	//
+	// After UpdateInProgress, Machinist may repeat the request with another NodeDrained, for example because the Node
+	// is gone. An update that has begun continues in any case.
 	//
 	// Update does not switch on an instance that is off. Update may answer UpdateDone for such an instance, because it
 	// matches the specification when it is switched on. UpdateResult.Instance then contains the instance in

@@ -82,10 +82,12 @@ type Cloud struct {
 	requests  []provider.CreateRequest
 	// powerRequests contains the requests of all calls to SetPower.
 	powerRequests []provider.PowerRequest
-	created       map[types.UID]int
-	twins         []types.UID
-	deletes       int
-	lists         int
+	// joinedRequests contains the requests of all calls to Joined.
+	joinedRequests []provider.JoinedRequest
+	created        map[types.UID]int
+	twins          []types.UID
+	deletes        int
+	lists          int
 }
 
 // Instance is the cloud's record of an existing instance.
@@ -122,6 +124,15 @@ func New(name string, c clock.PassiveClock) *Cloud {
 		Leftovers: map[string][]provider.Leftover{},
 		tokens:    map[string]usedToken{}, script: map[string][]Step{}, created: map[types.UID]int{},
 	}
+}
+
+// SetDelays changes Boot and Shutdown while the cloud is in use, and returns the previous values.
+func (c *Cloud) SetDelays(boot, shutdown time.Duration) (oldBoot, oldShutdown time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	oldBoot, oldShutdown = c.Boot, c.Shutdown
+	c.Boot, c.Shutdown = boot, shutdown
+	return oldBoot, oldShutdown
 }
 
 // LiveInstances returns the existing instances, sorted by creation.

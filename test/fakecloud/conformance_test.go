@@ -134,13 +134,28 @@ func TestCloudConforms(t *testing.T) {
 				OtherSpec:    spec("large"),
 				InvalidSpecs: []conformance.InvalidSpec{{Name: "no size", Spec: spec(""), Field: "size"}},
 				Timeout:      20 * time.Second,
-				MinCases:     41,
+				MinCases:     56,
 				Cloud: conformance.Cloud{
 					Resources: func(context.Context) (all []string, err error) {
 						for _, in := range cloud.LiveInstances() {
 							all = append(all, "instance/"+in.ProviderID)
 						}
 						return all, nil
+					},
+					UserData: func(_ context.Context, providerID string) ([]byte, error) {
+						for _, in := range cloud.LiveInstances() {
+							if in.ProviderID == providerID {
+								return []byte(in.UserData), nil
+							}
+						}
+						return nil, errors.New("no such instance")
+					},
+					Inject: func(_ context.Context, f conformance.Fault) (func(), error) {
+						if f.Kind != conformance.SlowEffects {
+							return nil, errors.ErrUnsupported
+						}
+						boot, shutdown := cloud.SetDelays(f.Duration, f.Duration)
+						return func() { cloud.SetDelays(boot, shutdown) }, nil
 					},
 					Launch: func(_ context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 						in := provider.Instance{ProviderID: "fake:///" + string(types.UID(tags[provider.TagMachineUID])) + "-other",

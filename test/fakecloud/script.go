@@ -25,7 +25,7 @@ type Step struct {
 }
 
 // Script sets the results of the next calls of an operation, with one step for each call. The operation is Create,
-// Get, Delete or Adopt. Calls after the last step succeed.
+// Get, Delete, Adopt or Joined. Calls after the last step succeed.
 func (c *Cloud) Script(operation string, steps ...Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

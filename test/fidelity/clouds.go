@@ -129,6 +129,10 @@ func clouds() []Behaviour {
 			Nightly: []string{openstack + "TestOnlyDeletedServerIsReplaced"}},
 		{Name: "An instance that is stopped and started", Doubles: []string{"test/fakecloud/power.go:SetPower"},
 			Nightly: []string{openstack + "TestTheDriverConforms", libvirt + "TestTheDriverConforms"}},
+		{Name: "User data that is removed after the first boot", Doubles: []string{"test/fakecloud/joined.go:Joined"},
+			Reason: "The clouds of this repository do not let a driver remove user data. Documented for vSphere, where user " +
+				"data is an extra option of the virtual machine: " +
+				"https://developer.broadcom.com/xapis/vsphere-web-services-api/latest/"},
 		{Name: "A creation that shows nothing for minutes", Doubles: []string{world + "semantics.go:CreatesHidden"},
 			Reason: "No cloud of this repository does this. Documented for vSphere, where a clone is a task: " +
 				"https://developer.broadcom.com/xapis/vsphere-web-services-api/latest/"},

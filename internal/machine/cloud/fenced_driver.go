@@ -44,6 +44,7 @@ var (
 	_ provider.Driver   = (*Cloud)(nil)
 	_ provider.Importer = (*Cloud)(nil)
 	_ provider.Finder   = (*Cloud)(nil)
+	_ provider.Joiner   = (*Cloud)(nil)
 	_ provider.Power    = (*Cloud)(nil)
 )
 
@@ -117,6 +118,19 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) {
 		return boundedInstance(adopter.Adopt(ctx, req))
 	})
+}
+
+// Joined implements provider.Joiner. It returns an Unimplemented error if the driver keeps no data that only the
+// first boot needs.
+func (c *Cloud) Joined(ctx context.Context, req provider.JoinedRequest) error {
+	joiner, ok := c.Driver.(provider.Joiner)
+	if !ok {
+		return provider.Errorf(provider.Unimplemented, "provider %s keeps no data for the first boot", c.Name())
+	}
+	_, err := call(ctx, c, "Joined", changes, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, joiner.Joined(ctx, req)
+	})
+	return err
 }
 
 // SetPower implements provider.Power. It returns an Unimplemented error if the driver cannot switch instances off.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -94,6 +95,13 @@ func run(ctx context.Context, config *process.Config, settings *settings, p Prov
 	driver, err := p.driver()
 	if err != nil {
 		return err
+	}
+	if closer, ok := driver.(io.Closer); ok {
+		defer func() {
+			if err := closer.Close(); err != nil {
+				log.Info("Failed to close the driver", "cause", err.Error())
+			}
+		}()
 	}
 	if p.Warnings != nil {
 		for _, warning := range p.Warnings() {

@@ -127,6 +127,9 @@ func addControllers(ctx context.Context, op *process.Process, s *settings, drive
 	if _, ok := driver.(provider.Power); ok {
 		machines.Power = guarded
 	}
+	if _, ok := driver.(provider.Joiner); ok {
+		machines.Joiner = guarded
+	}
 	if _, ok := driver.(provider.Interrupter); ok {
 		machines.Interrupter = guarded
 	}

@@ -174,7 +174,8 @@ func partlyUnreadable(t *trial) {
 		}
 	}
 	if in, err := t.restart().Create(t.Context(), t.createRequest(s)); err == nil && in.ProviderID != s.providerID {
-		t.Errorf("Create creates %s, while the tags of the machine's instance %s may not be read", in.ProviderID, s.providerID)
+		t.Errorf("Create creates %s, while the tags of the machine's instance %s may not be read", in.ProviderID,
+			s.providerID)
 	}
 	end()
 	t.checkExactlyOne(s)

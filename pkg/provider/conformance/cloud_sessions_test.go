@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// login opens a session. The cloud accepts the returned key instead of the account's token, until the session ends. If
-// the cloud refuses the key, the client of the cloud calls onRefusal.
+// login opens a session. The cloud accepts the returned key instead of the account's token, until the session ends.
+// If the cloud refuses the key, the client of the cloud calls onRefusal.
 func (c *fakeCloud) login(ctx context.Context, token string, onRefusal func()) (key string, err error) {
 	err = c.call(ctx, request{token: token, sent: "login"}, func() error {
 		key = fmt.Sprintf("session-%s", random(8))
@@ -57,8 +57,8 @@ func (d *correct) signIn(ctx context.Context, credentials provider.Credentials) 
 	return key, nil
 }
 
-// boundTo is a tag with the UUID of the server that the driver created. The tags of a copy of this server contain the
-// UUID of the original.
+// boundTo is a tag with the UUID of the server that the driver created. The tags of a copy of this server contain
+// the UUID of the original.
 const boundTo = "bound-to"
 
 // ownTags returns the tags of a server, or none if the server is a copy.
@@ -92,8 +92,8 @@ func (c *fakeCloud) copyServer(_ context.Context, providerID string) (string, fu
 	}, nil
 }
 
-// unreadable returns an error if the tags of a server may not be read. An empty result would mean that the cloud has no
-// such server.
+// unreadable returns an error if the tags of a server may not be read. An empty result would mean that the cloud has
+// no such server.
 func (d *correct) unreadable(found ...server) error {
 	if d.noticesOmissions && slices.ContainsFunc(found, func(s server) bool { return s.unreadable }) {
 		return provider.Errorf(provider.PermissionDenied, "the tags of a server may not be read")

@@ -26,8 +26,8 @@ type fakeCloud struct {
 	// The keys of reservedInterfaces are the network interfaces that became unusable through a refused call.
 	reservedInterfaces map[string]bool
 	tokens             map[string]spent
-	// sessions contains the keys of all sessions, and what their clients do if the cloud refuses them. ended contains the
-	// keys of the sessions that have ended.
+	// sessions contains the keys of all sessions, and what their clients do if the cloud refuses them. ended contains
+	// the keys of the sessions that have ended.
 	sessions map[string]func()
 	ended    map[string]bool
 	// If lateDisks is true, a server gets its disk only when it begins to run.

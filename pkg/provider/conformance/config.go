@@ -76,8 +76,8 @@ type Config struct {
 	GuestsIgnorePowerOff bool
 	// UserDataLimit is the maximum length of user data, in bytes, that the cloud accepts. Default: 16 KiB.
 	UserDataLimit int
-	// MissingHooks names the hooks and options that this cloud cannot have, as in docs/reference/conformance.md, such as
-	// Cloud.Copy. The suite skips the cases that need them, even if RequireHooks is set.
+	// MissingHooks names the hooks and options that this cloud cannot have, as in docs/reference/conformance.md, such
+	// as Cloud.Copy. The suite skips the cases that need them, even if RequireHooks is set.
 	MissingHooks []string
 	// Cloud contains hooks that access the cloud without the driver.
 	Cloud Cloud
@@ -129,8 +129,8 @@ type Cloud struct {
 	// suite uses provider.Power.
 	Stop func(ctx context.Context, providerID string) error
 	// Copy copies an instance with all its tags and properties, as an administrator would by cloning it. Only what the
-	// cloud itself assigns differs, such as the ID. Copy returns the provider ID of the copy and a function that removes
-	// the copy.
+	// cloud itself assigns differs, such as the ID. Copy returns the provider ID of the copy and a function that
+	// removes the copy.
 	Copy func(ctx context.Context, providerID string) (copyID string, remove func(context.Context) error, err error)
 	// UserData returns the user data as the guest of the instance gets it.
 	UserData func(ctx context.Context, providerID string) ([]byte, error)
@@ -178,8 +178,8 @@ const (
 	PermissionDenied FaultKind = "PermissionDenied"
 	// Hanging: the cloud receives the call and does not answer.
 	Hanging FaultKind = "Hanging"
-	// SessionsEnd: at the beginning of the fault, the cloud ends all sessions and revokes all access tokens that it issued
-	// for credentials. The credentials stay valid, and new sessions work.
+	// SessionsEnd: at the beginning of the fault, the cloud ends all sessions and revokes all access tokens that it
+	// issued for credentials. The credentials stay valid, and new sessions work.
 	SessionsEnd FaultKind = "SessionsEnd"
 )
 
@@ -238,11 +238,11 @@ const (
 	// addresses from guests.
 	GuestClaims FaultKind = "GuestClaims"
 	// SlowEffects: each change takes effect only Fault.Duration after the cloud has accepted it. A new instance boots
-	// late. Instances, disks, network interfaces and addresses exist for that time after their deletion. A cloud in which
-	// each change takes tens of milliseconds or more anyway does not have to do anything.
+	// late. Instances, disks, network interfaces and addresses exist for that time after their deletion. A cloud in
+	// which each change takes tens of milliseconds or more anyway does not have to do anything.
 	SlowEffects FaultKind = "SlowEffects"
-	// PartlyUnreadable: reads and lists succeed, but the cloud omits the tags of instances, and reports that they may not
-	// be read. A search by tags cannot decide whether such an instance matches.
+	// PartlyUnreadable: reads and lists succeed, but the cloud omits the tags of instances, and reports that they may
+	// not be read. A search by tags cannot decide whether such an instance matches.
 	PartlyUnreadable FaultKind = "PartlyUnreadable"
 	// PartsReserved: there is no quota for another instance. If the cloud refuses a call because of the quota, the
 	// disks and network interfaces in the call become reserved. Reserved parts belong to no instance. A later call

@@ -159,7 +159,7 @@ func TestCaseWithoutItsHookIsSkippedOrFailsWithFull(t *testing.T) {
 		config.RequireHooks = true
 		full := record(t, config, tc.name)
 		optional := slices.Contains([]requirement{needsAdopter, needsScoper, needsAccounter, needsPooler, needsInterrupter,
-			needsImporter, needsFinder, needsPower},
+			needsImporter, needsFinder, needsPower, needsJoiner},
 			slices.Concat(tc.needs, []requirement{""})[0])
 		if want := len(tc.needs) > 0 && !optional; full.failed != want {
 			t.Errorf("%s, which needs %v, with Full: failures %v", tc.name, tc.needs, full.failures)

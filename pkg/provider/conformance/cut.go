@@ -172,7 +172,8 @@ func sessionsEnd(t *trial) {
 		end := t.inject(Fault{Kind: SessionsEnd})
 		err := call.do(t.Context())
 		if code := provider.CodeOf(err); err != nil && code != provider.Unauthenticated && !code.Ambiguous() {
-			t.Errorf("%s after the end of all sessions: %v; want success, Unauthenticated or an ambiguous code", call.name, err)
+			t.Errorf("%s after the end of all sessions: %v; want success, Unauthenticated or an ambiguous code", call.name,
+				err)
 		}
 		if err != nil {
 			if err = call.do(t.Context()); err != nil && provider.CodeOf(err) != provider.Aborted {

@@ -451,6 +451,30 @@ func (d *correct) SetPower(ctx context.Context, req provider.PowerRequest) (*pro
 	return d.convert(found), nil
 }
 
+// Joined implements provider.Joiner.
+func (d *correct) Joined(ctx context.Context, req provider.JoinedRequest) error {
+	token, err := d.signIn(ctx, req.Class.Credentials)
+	if err != nil {
+		return err
+	}
+	id, err := idOf(req.ProviderID)
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = d.cloud.change(ctx, token, id, func(s *server) {
+		if !includes(s.tags, d.requiredTags(req.ClusterID, req.Machine)) {
+			refused = provider.Errorf(provider.FailedPrecondition, "%s belongs to another machine", req.ProviderID)
+			return
+		}
+		s.userData = ""
+	})
+	if err != nil {
+		return d.translate(err)
+	}
+	return refused
+}
+
 func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	token, err := d.signIn(ctx, req.Class.Credentials)
 	if err != nil {

@@ -17,8 +17,9 @@ func findCases() []testCase {
 			rule: "Get and Delete with a provider ID and Scope work in a new process, even if the class no longer exists.",
 			test: scopeIsEnough},
 		{name: "InvalidClassFindsInstances",
-			rule: "Get and Delete work with a class that Validate refuses, unless the wrong field decides where the instances " +
-				"are. A class can become invalid while its machines exist, for example because its template was deleted.",
+			rule: "Get and Delete work with a class that Validate refuses, unless the wrong field decides where the " +
+				"instances are. A class can become invalid while its machines exist, for example because its template was " +
+				"deleted.",
 			test: invalidClassFindsInstances},
 		{name: "GetAndListAgree",
 			rule: "Get by provider ID, Get by tags and List return the same data for an instance.",
@@ -110,8 +111,8 @@ func invalidClassFindsInstances(t *trial) {
 			in, err := t.restart().Get(t.Context(), provider.GetRequest(req))
 			t.must(err, "Get by %s with a class that Validate refuses (%s)", how, invalid.Name)
 			if in.ProviderID != s.providerID {
-				t.Errorf("Get by %s with a class that Validate refuses (%s) returns %q, want %q", how, invalid.Name, in.ProviderID,
-					s.providerID)
+				t.Errorf("Get by %s with a class that Validate refuses (%s) returns %q, want %q", how, invalid.Name,
+					in.ProviderID, s.providerID)
 			}
 			t.delete(t.restart(), req)
 			t.awaitGone(s)

@@ -10,8 +10,8 @@ import (
 // immediate is a cloud in which each change takes effect at once.
 func immediate(c *fakeCloud) { c.bootReads, c.deleteCalls = 0, 0 }
 
-// deletesEarly reports Gone as soon as the cloud has accepted the deletion. In a cloud in which each change takes effect
-// at once, nothing is left nevertheless.
+// deletesEarly reports Gone as soon as the cloud has accepted the deletion. In a cloud in which each change takes
+// effect at once, nothing is left nevertheless.
 func deletesEarly(b *broken) {
 	b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 		result, err := b.correct.Delete(ctx, req)
@@ -102,9 +102,11 @@ func progressFlaws() []flaw {
 			}},
 		{caseName: "CreationInProgress", name: "reports Gone if it cannot see the new instance", rule: "leaves [disk/",
 			cloud: immediate, with: goneIf(func(_ *provider.Instance, err error) bool { return provider.IsNotFound(err) })},
-		{caseName: "CreationInProgress", name: "returns a handle for running instances", rule: "its State \"Running\" is not",
+		{caseName: "CreationInProgress", name: "returns a handle for running instances",
+			rule: "its State \"Running\" is not",
 			with: converting(func(in *provider.Instance) { in.CreateHandle = "task" })},
-		{caseName: "SlowDelete", name: "reports Gone when the deletion is accepted", rule: "while the cloud takes its time",
+		{caseName: "SlowDelete", name: "reports Gone when the deletion is accepted",
+			rule:  "while the cloud takes its time",
 			cloud: immediate, with: deletesEarly},
 		{caseName: "DrainAlternates", name: "needs the drain again", rule: "must not wait for another drain",
 			with: drainsTwice},
@@ -164,13 +166,36 @@ func progressFlaws() []flaw {
 				return string(data[:min(len(data), 16<<10)])
 			}
 		}},
+		{caseName: "JoinedRemovesUserData", name: "removes nothing", rule: "still contains the user data",
+			with: func(b *broken) {
+				b.joined = func(context.Context, provider.JoinedRequest) error { return nil }
+			}},
+		{caseName: "JoinedRemovesUserData", name: "fails if nothing is left", rule: "nothing to remove",
+			with: func(b *broken) {
+				b.joined = func(ctx context.Context, req provider.JoinedRequest) error {
+					id, _ := idOf(req.ProviderID)
+					if s := b.cloud.find(id); s != nil && s.userData == "" {
+						return provider.Errorf(provider.FailedPrecondition, "nothing to remove")
+					}
+					return b.correct.Joined(ctx, req)
+				}
+			}},
+		{caseName: "JoinedRefusesOthers", name: "ignores the owner", rule: "want an error with code FailedPrecondition",
+			with: func(b *broken) {
+				b.joined = func(ctx context.Context, req provider.JoinedRequest) error {
+					id, _ := idOf(req.ProviderID)
+					return b.translate(b.cloud.change(ctx, b.cloud.account, id, func(s *server) { s.userData = "" }))
+				}
+			}},
 		{caseName: "ImpossibleStaysImpossible", name: "a fault that the cloud has", rule: "but Cloud.Inject provides it",
 			config: func(c *Config) { c.ImpossibleFaults = []FaultKind{OtherCase} }},
 		{caseName: "ImpossibleStaysImpossible", name: "a fault that does not exist", rule: "which no case needs",
 			config: func(c *Config) { c.ImpossibleFaults = []FaultKind{"Earthquake"} }},
-		{caseName: "ImpossibleStaysImpossible", name: "a hook that the configuration has", rule: "but the configuration has it",
+		{caseName: "ImpossibleStaysImpossible", name: "a hook that the configuration has",
+			rule:   "but the configuration has it",
 			config: func(c *Config) { c.MissingHooks = []string{"Cloud.Copy"} }},
-		{caseName: "ImpossibleStaysImpossible", name: "a fault that occurs", rule: "the driver has returned GuestAddresses",
+		{caseName: "ImpossibleStaysImpossible", name: "a fault that occurs",
+			rule:         "the driver has returned GuestAddresses",
 			earlierCases: []string{"CreateMakesAnInstance"}, with: converting(func(in *provider.Instance) {
 				in.GuestAddresses = claimed()
 			}), config: func(c *Config) {

@@ -34,6 +34,7 @@ type broken struct {
 	release  func(context.Context, provider.ReleaseRequest) error
 	disown   func(context.Context, provider.DisownRequest) error
 	find     func(context.Context, provider.FindRequest) ([]provider.FoundInstance, error)
+	joined   func(context.Context, provider.JoinedRequest) error
 }
 
 func (b *broken) Name() string { return b.name }
@@ -97,6 +98,7 @@ func newBroken(c *fakeCloud) *broken {
 		update: d.Update, adopt: d.Adopt, power: d.SetPower,
 		scope: d.ListScope, account: d.Account, pool: d.CapacityPool, ending: d.Interruptions,
 		locate: d.Locate, imports: d.Import, release: d.Release, disown: d.Disown, find: d.Find,
+		joined: d.Joined,
 	}
 }
 
@@ -110,6 +112,10 @@ func (b *broken) Import(ctx context.Context, req provider.ImportRequest) (provid
 
 func (b *broken) Release(ctx context.Context, req provider.ReleaseRequest) error {
 	return b.release(ctx, req)
+}
+
+func (b *broken) Joined(ctx context.Context, req provider.JoinedRequest) error {
+	return b.joined(ctx, req)
 }
 
 func (b *broken) Disown(ctx context.Context, req provider.DisownRequest) error {

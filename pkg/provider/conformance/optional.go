@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"time"
 
 	"machinist.dev/machinist/pkg/provider"
@@ -29,6 +30,14 @@ func optionalCases() []testCase {
 			rule: "Interruptions returns every instance whose interruption was announced and not withdrawn, and no other " +
 				"instance.",
 			needs: []requirement{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
+		{name: "JoinedRemovesUserData",
+			rule: "Joined removes the user data of the instance, also without Class.Spec, and changes nothing else. It can " +
+				"be repeated. A repeated Create still returns the instance.",
+			needs: []requirement{needsJoiner, needsUserData}, test: joinedRemovesUserData},
+		{name: "JoinedRefusesOthers",
+			rule: "Joined for an instance of another owner fails with FailedPrecondition and changes nothing. Joined for " +
+				"an instance that does not exist fails with NotFound.",
+			needs: []requirement{needsJoiner, needsUserData}, test: joinedRefusesOthers},
 	}
 }
 
@@ -129,6 +138,61 @@ func oneListForAScope(t *trial) {
 				fmt.Sprintf("instance of Class: %v, instance of OtherSpec: %v", found[s.providerID], found[larger.providerID])
 		})
 	}
+}
+
+func (t *trial) joinedRequest(s *subject) provider.JoinedRequest {
+	return provider.JoinedRequest{Machine: s.Machine, Class: provider.Class{Credentials: t.Class.Credentials},
+		ClusterID: s.cluster, ProviderID: s.providerID, Scope: s.scope}
+}
+
+// hasUserData reports whether the cloud still contains the user data of the instance.
+func (t *trial) hasUserData(s *subject) bool {
+	t.Helper()
+	data, err := t.Cloud.UserData(t.Context(), s.providerID)
+	t.must(err, "Cloud.UserData")
+	return bytes.Contains(data, []byte(t.userDataSecret))
+}
+
+func joinedRemovesUserData(t *trial) {
+	s := t.launchRunning()
+	if !t.hasUserData(s) {
+		t.fatalf("Cloud.UserData does not return the user data of a new instance, so this case tests nothing")
+	}
+	before := t.resourcesNow()
+	for _, d := range []*checkedDriver{t.driver, t.driver, t.restart()} {
+		t.await("Joined succeeds", func() (bool, string) {
+			err := d.Joined(t.Context(), t.joinedRequest(s))
+			if provider.CodeOf(err) == provider.Aborted {
+				return false, err.Error() // Machinist retries.
+			}
+			t.must(err, "Joined")
+			return true, ""
+		})
+		if t.hasUserData(s) {
+			t.Errorf("Joined succeeds, but the cloud still contains the user data")
+		}
+	}
+	t.checkUnchanged(s, "Joined")
+	if now := t.resourcesNow(); !maps.Equal(now, before) {
+		t.Errorf("Joined changes the resources from %v to %v", sorted(before), sorted(now))
+	}
+	t.createAgain(t.restart(), s, "after Joined")
+	t.checkExactlyOne(s)
+}
+
+func joinedRefusesOthers(t *trial) {
+	s := t.launchRunning()
+	for who, other := range t.foreignOwners(s) {
+		err := t.driver.Joined(t.Context(), t.joinedRequest(other))
+		other.providerID = "" // The cleanup must not delete the instance through this subject.
+		t.wantCode(err, "Joined by "+who, provider.FailedPrecondition)
+		if !t.hasUserData(s) {
+			t.fatalf("Joined by %s removes the user data", who)
+		}
+	}
+	t.delete(t.driver, t.deleteByID(s))
+	t.awaitGone(s)
+	t.wantCode(t.driver.Joined(t.Context(), t.joinedRequest(s)), "Joined for a deleted instance", provider.NotFound)
 }
 
 func interruptionsAreReported(t *trial) {

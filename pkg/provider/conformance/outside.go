@@ -16,12 +16,12 @@ func outsideCases() []testCase {
 				"token, and Delete deletes it.",
 			needs: []requirement{needsStop}, test: stoppedInstances},
 		{name: "CopiesAreNotOurs",
-			rule: "A copy of an instance with all its tags, which was not made by the driver, does not belong to the machine. " +
-				"It is never returned, listed or deleted as the instance of the machine.",
+			rule: "A copy of an instance with all its tags, which was not made by the driver, does not belong to the " +
+				"machine. It is never returned, listed or deleted as the instance of the machine.",
 			needs: []requirement{needsCopy}, test: copiesAreNotOurs},
 		{name: "UserDataArrives",
-			rule: "The guest gets the user data of the request byte for byte: text, binary data, an Ignition configuration, " +
-				"and user data of the maximum length.",
+			rule: "The guest gets the user data of the request byte for byte: text, binary data, an Ignition " +
+				"configuration, and user data of the maximum length.",
 			needs: []requirement{needsUserData}, test: userDataArrives},
 	}
 }

@@ -11,16 +11,17 @@ import (
 func progressCases() []testCase {
 	return []testCase{
 		{name: "CreationInProgress",
-			rule: "While the cloud creates an instance, a repeated Create without a CreateHandle returns the same instance. " +
-				"Get, Update and Delete work with and without the handle. After Delete has reported Gone, no instance appears.",
+			rule: "While the cloud creates an instance, a repeated Create without a CreateHandle returns the same " +
+				"instance. Get, Update and Delete work with and without the handle. After Delete has reported Gone, " +
+				"no instance appears.",
 			test: creationInProgress},
 		{name: "SlowDelete",
 			rule: "If the cloud accepts a deletion at once and carries it out later, Delete does not report Gone before " +
 				"nothing is left.",
 			needs: []requirement{injecting(SlowEffects), needsResources}, test: slowDelete},
 		{name: "DrainAlternates",
-			rule: "After Update has answered InProgress, it does not answer NeedsDrain, even if NodeDrained is false in some " +
-				"of the calls.",
+			rule: "After Update has answered InProgress, it does not answer NeedsDrain, even if NodeDrained is false in " +
+				"some of the calls.",
 			needs: []requirement{needsOtherSpec}, test: drainAlternates},
 	}
 }
@@ -43,7 +44,8 @@ func creationInProgress(t *trial) {
 		}
 		_, err = d.Update(t.Context(), t.updateRequest(s))
 		if code := provider.CodeOf(err); err != nil && !code.Ambiguous() && code != provider.NotFound {
-			t.Errorf("Update while the cloud creates the instance: %v; want an outcome, NotFound, Unavailable or Aborted", err)
+			t.Errorf("Update while the cloud creates the instance: %v; want an outcome, NotFound, Unavailable or Aborted",
+				err)
 		}
 	}
 	t.awaitRunning(s)
@@ -94,8 +96,8 @@ func drainAlternates(t *trial) {
 			answers++
 			req.NodeDrained = !req.NodeDrained
 		case result.Outcome == provider.UpdateNeedsDrain && answers > 0:
-			t.fatalf("Update with NodeDrained=%v answers NeedsDrain after InProgress: an update that has begun must not wait "+
-				"for another drain", req.NodeDrained)
+			t.fatalf("Update with NodeDrained=%v answers NeedsDrain after InProgress: an update that has begun must not "+
+				"wait for another drain", req.NodeDrained)
 		case result.Outcome == provider.UpdateNeedsDrain && !req.NodeDrained:
 			req.NodeDrained = true
 		default:

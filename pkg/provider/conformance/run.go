@@ -36,8 +36,8 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// counts are the numbers of cases with each result. A case that reported a failure but ran to its end is completed and
-// failed.
+// counts are the numbers of cases with each result. A case that reported a failure but ran to its end is completed
+// and failed.
 type counts struct{ started, completed, passed, failed int }
 
 func (n *counts) add(started, completed, passed bool) {
@@ -127,6 +127,7 @@ const (
 	needsImporter    requirement = "provider.Importer"
 	needsFinder      requirement = "provider.Finder"
 	needsPower       requirement = "provider.Power"
+	needsJoiner      requirement = "provider.Joiner"
 )
 
 // implementedBy checks a requirement. optional is true if the requirement is an optional interface of drivers, and
@@ -149,6 +150,8 @@ func (n requirement) implementedBy(d provider.Driver) (optional, implemented boo
 		_, implemented = d.(provider.Finder)
 	case needsPower:
 		_, implemented = d.(provider.Power)
+	case needsJoiner:
+		_, implemented = d.(provider.Joiner)
 	default:
 		return false, false
 	}

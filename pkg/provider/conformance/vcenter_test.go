@@ -16,8 +16,8 @@ func claimed() []corev1.NodeAddress {
 	return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: claimedAddress}}
 }
 
-// vCenter is a driver without provider.Power for a cloud like vCenter: creations are tasks, each call needs a session,
-// and an administrator can clone an instance with its tags.
+// vCenter is a driver without provider.Power for a cloud like vCenter: creations are tasks, each call needs a
+// session, and an administrator can clone an instance with its tags.
 type vCenter struct {
 	provider.Driver
 	settle time.Duration
@@ -26,13 +26,14 @@ type vCenter struct {
 // CreateSettle implements provider.Settler.
 func (v vCenter) CreateSettle() time.Duration { return v.settle }
 
-// TestPlantedBugsAreFound plants bugs that authors of drivers have made. Each must be found although the fake of the cloud
-// makes every change at once, as most fakes do.
+// TestPlantedBugsAreFound plants bugs that authors of drivers have made. Each must be found although the fake of the
+// cloud makes every change at once, as most fakes do.
 func TestPlantedBugsAreFound(t *testing.T) {
 	for _, bug := range []flaw{
 		{name: "Create is not idempotent", caseName: "CreationInProgress", with: randomToken,
 			rule: "a repeated Create while the cloud creates the instance returns"},
-		{name: "Delete reports Gone early", caseName: "SlowDelete", with: deletesEarly, rule: "while the cloud takes its time"},
+		{name: "Delete reports Gone early", caseName: "SlowDelete", with: deletesEarly,
+			rule: "while the cloud takes its time"},
 		{name: "List omits stopped instances", caseName: "StoppedInstances", with: omitsStopped,
 			rule: "List shows the instance that is off"},
 		{name: "the user data is never delivered", caseName: "UserDataArrives", with: dropsUserData,
@@ -48,7 +49,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 		{name: "an update needs the drain twice", caseName: "DrainAlternates", with: drainsTwice,
 			rule: "must not wait for another drain"},
 		{name: "disks remain", caseName: "PartsRemain", with: func(b *broken) { b.disks = false }, rule: "leaves [disk/"},
-		{name: "Delete ignores the owner", caseName: "DeleteRefusesOthers", rule: "want an error with code FailedPrecondition",
+		{name: "Delete ignores the owner", caseName: "DeleteRefusesOthers",
+			rule: "want an error with code FailedPrecondition",
 			with: func(b *broken) {
 				b.requiredTags = func(string, provider.Machine) map[string]string { return nil }
 			}},

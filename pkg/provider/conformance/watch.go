@@ -94,6 +94,14 @@ func (w *checkedDriver) SetPower(ctx context.Context, req provider.PowerRequest)
 	})
 }
 
+// Joined must only be called if the driver implements provider.Joiner.
+func (w *checkedDriver) Joined(ctx context.Context, req provider.JoinedRequest) error {
+	_, err := watch(ctx, w, "Joined", req.Class, nil, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, w.driver.(provider.Joiner).Joined(ctx, req)
+	})
+	return err
+}
+
 // Interruptions must only be called if the driver implements provider.Interrupter.
 func (w *checkedDriver) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption,
 	error) {
@@ -238,7 +246,8 @@ func (w *checkedDriver) checkInstance(operation string, in *provider.Instance) e
 		wrong("StateCode %q is not one of the codes, or its State %q is not Failed", in.StateCode, in.State)
 	}
 	if len(in.CreateHandle) > 1024 || in.CreateHandle != "" && in.State != provider.StatePending {
-		wrong("CreateHandle is %d bytes long, more than 1 KiB, or its State %q is not Pending", len(in.CreateHandle), in.State)
+		wrong("CreateHandle is %d bytes long, more than 1 KiB, or its State %q is not Pending", len(in.CreateHandle),
+			in.State)
 	}
 	w.t.handles.record(in)
 	if len(in.GuestAddresses) > 0 {

@@ -16,7 +16,7 @@ func progressCases() []testCase {
 				"no instance appears.",
 			test: creationInProgress},
 		{name: "SlowDelete",
-			rule: "If the cloud accepts a deletion at once and carries it out later, Delete does not report Gone before " +
+			rule: "If the cloud accepts a deletion at once and carries it out later, Delete reports Gone only when " +
 				"nothing is left.",
 			needs: []requirement{injecting(SlowEffects), needsResources}, test: slowDelete},
 		{name: "DrainAlternates",

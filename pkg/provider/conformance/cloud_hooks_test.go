@@ -15,6 +15,7 @@ func (c *fakeCloud) hooks() Cloud {
 		Resources: func(context.Context) ([]string, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			c.carryOut()
 			all := slices.Collect(maps.Keys(c.parts))
 			for _, s := range c.servers {
 				all = append(all, "server/"+s.id)

@@ -45,6 +45,23 @@ type fakeCloud struct {
 	// second call.
 	reads, lists int
 	announced    map[string]time.Time
+	// late contains the requests that the cloud has answered with an error and carries out later.
+	late []lateEffect
+}
+
+type lateEffect struct {
+	at      time.Time
+	request func() error
+}
+
+// carryOut carries out the late requests that are due. Each call begins with it, so that a timer that fires late on a
+// busy machine does not delay a request.
+func (c *fakeCloud) carryOut() {
+	for len(c.late) > 0 && !c.late[0].at.After(time.Now()) {
+		due := c.late[0]
+		c.late = c.late[1:]
+		_ = due.request()
+	}
 }
 
 type active struct {
@@ -133,6 +150,7 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.carryOut()
 	refused := func(kind string) error {
 		if kind == "Unauthenticated" {
 			c.unauthenticated(r.token)
@@ -180,11 +198,7 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 		_ = effect()
 		return refused("Unavailable")
 	case r.changes && hits(DoneLate):
-		time.AfterFunc(c.faults[DoneLate].Duration, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			_ = effect()
-		})
+		c.late = append(c.late, lateEffect{time.Now().Add(c.faults[DoneLate].Duration), effect})
 		return refused("Unavailable")
 	}
 	err := effect()

@@ -138,7 +138,8 @@ func TestOptionalHealthFieldsHaveNoDefaults(t *testing.T) {
 	if d.Spec.Template.Spec.Node.ReadinessGates != nil {
 		t.Errorf("the template has readiness gates: %v", d.Spec.Template.Spec.Node.ReadinessGates)
 	}
-	if drain := d.Spec.Template.Spec.Drain; drain.Rules != nil || drain.PodsWithVolumes != "" || drain.SingleReplicas != "" {
+	drain := d.Spec.Template.Spec.Drain
+	if drain.Rules != nil || drain.PodsWithVolumes != "" || drain.SingleReplicas != "" {
 		t.Errorf("the template has rules for the drain: %+v", drain)
 	}
 }

@@ -63,7 +63,8 @@ func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 	reason := false
 	for _, v := range o.history[m.UID] {
 		if v.revision <= f.sent {
-			reason = v.machine != nil && (updating(v.machine) || invariants.WantsStop(v.machine) || !v.machine.DeletionTimestamp.IsZero())
+			reason = v.machine != nil && (updating(v.machine) || invariants.WantsStop(v.machine) ||
+				!v.machine.DeletionTimestamp.IsZero())
 		}
 	}
 	return reason

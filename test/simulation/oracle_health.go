@@ -272,8 +272,8 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	}
 }
 
-// mayMarkForNode checks that a machine is marked only when its Node, or a condition of the machine, has been bad for the
-// health timeout.
+// mayMarkForNode checks that a machine is marked only when its Node, or a condition of the machine, has been bad for
+// the health timeout.
 func (o *oracle) mayMarkForNode(m *v1beta1.Machine) {
 	w := o.world
 	o.judged["I6"]++

@@ -101,8 +101,8 @@ func mentions(text string) func(drain.Outcome) bool {
 	return func(o drain.Outcome) bool { return strings.Contains(o.Message, text) }
 }
 
-// The controllers of Kubernetes replace the pod. The drain restarts the Deployment once, although the API server refuses
-// the eviction again and again.
+// The controllers of Kubernetes replace the pod. The drain restarts the Deployment once, although the API server
+// refuses the eviction again and again.
 //
 // Rule: single-replica-restart.
 func TestDrainRestartsDeploymentWithOneReplica(t *testing.T) {
@@ -208,7 +208,8 @@ func TestFailedRestartIsReportedAndRepeated(t *testing.T) {
 		want   string
 	}{
 		"get": {func(f *interceptor.Funcs, fail *bool) {
-			f.Get = func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			f.Get = func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object,
+				opts ...client.GetOption) error {
 				if _, is := o.(*appsv1.Deployment); is && *fail {
 					*fail = false
 					return forbidden
@@ -217,7 +218,8 @@ func TestFailedRestartIsReportedAndRepeated(t *testing.T) {
 			}
 		}, "cannot restart the Deployment of the pod"},
 		"patch": {func(f *interceptor.Funcs, fail *bool) {
-			f.Patch = func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			f.Patch = func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption) error {
 				if _, is := o.(*appsv1.Deployment); is && *fail {
 					*fail = false
 					return forbidden

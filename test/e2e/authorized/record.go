@@ -29,8 +29,8 @@ func processes() []process {
 
 // Clusters contains the names of the audit logs and the namespace of an installation. Control and Target may be the
 // same log, and Target is "" without a target cluster. If Namespace is set, the cluster-wide roles of the control
-// cluster are bound only there. ManagerRules are rules of the manager in the target cluster that depend on values of the
-// chart.
+// cluster are bound only there. ManagerRules are rules of the manager in the target cluster that depend on values of
+// the chart.
 type Clusters struct {
 	Control, Target, Namespace string
 	ManagerRules               []rbacv1.PolicyRule

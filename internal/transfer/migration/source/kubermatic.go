@@ -36,7 +36,7 @@ const (
 	// overrides the flag skip-eviction-after.
 	kubermaticSkipEvictionAfter = "machine-controller.kubermatic.io/skip-eviction-after"
 
-	// Flags of machine-controller.
+	// kubermaticEvictionFlag and kubermaticJoinFlag are flags of machine-controller.
 	kubermaticEvictionFlag = "skip-eviction-after"
 	kubermaticJoinFlag     = "join-cluster-timeout"
 

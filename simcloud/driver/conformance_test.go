@@ -70,6 +70,7 @@ func TestTheDriverConforms(t *testing.T) {
 				RejectedCredentials: credentials("token-of-nobody"),
 				Version:             "v1.36.3",
 				Timeout:             time.Minute,
+				ReadLag:             2 * time.Duration(settings.ReadLag),
 				RequireHooks:        true,
 				MinCases:            minCases,
 				ImpossibleFaults:    never,

@@ -48,6 +48,8 @@ type Config struct {
 	// Timeout is the maximum time in which the cloud shows a change, boots an instance, or deletes an instance.
 	// Default: 2m.
 	Timeout time.Duration
+	// ReadLag is how long reads by ID lag behind changes, without an injected fault. Default: 0.
+	ReadLag time.Duration
 	// If RequireHooks is true, a case whose hook is missing fails. Otherwise such a case is skipped.
 	RequireHooks bool
 	// MinCases is the minimum number of cases that must complete. If a hook or an optional interface is lost by mistake,

@@ -9,8 +9,8 @@ ARGS ?=
 # once.
 BUILD := $(GO) run ./hack/build
 # The modules of the workspace except the control plane, and their packages. The pattern ./... covers only one module.
-MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack
-PACKAGES := ./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/...
+MODULES := . ./api ./providers/azure ./providers/libvirt ./providers/openstack ./providers/vsphere
+PACKAGES := ./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/... ./providers/vsphere/...
 # Packages in which goroutines share memory. With the race detector, their tests take three times as long.
 RACE := ./internal/platform/process/... ./internal/machine ./internal/machine/cloud ./internal/platform/freshness ./internal/platform/queueing \
 	./internal/platform/reachability ./internal/fleet/machineset ./internal/fleet/machinedeployment ./internal/health/healthcheck/... \
@@ -52,12 +52,12 @@ go:
 
 .PHONY: build
 build: go ## Build all programs into bin/
-	$(BUILD) programs ./cmd/... ./providers/azure/cmd/... ./providers/libvirt/cmd/... ./providers/openstack/cmd/...
+	$(BUILD) programs ./cmd/... ./providers/azure/cmd/... ./providers/libvirt/cmd/... ./providers/openstack/cmd/... ./providers/vsphere/cmd/...
 
 .PHONY: notices
 notices: ## Write the license notices of all modules in the programs to bin/THIRD_PARTY_NOTICES
 	@mkdir -p bin
-	cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/libvirt,../../providers/openstack >../../bin/THIRD_PARTY_NOTICES
+	cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure,../../providers/libvirt,../../providers/openstack,../../providers/vsphere >../../bin/THIRD_PARTY_NOTICES
 
 # The builder of the images is a separate module, so that the programs do not depend on the dependencies of the builder.
 .PHONY: images
@@ -79,11 +79,12 @@ guest: ## Build the disk image from which virtual machines of the demo and of te
 
 # The programs that a demo starts. Only the provider of the demo's cloud is built, because each of the other providers
 # needs the SDK of another cloud.
-DEMO_PROVIDER = $(or $(lastword $(filter azure-fake libvirt openstack,$(subst =, ,$(ARGS)))),sim)
+DEMO_PROVIDER = $(or $(lastword $(filter azure-fake libvirt openstack vsphere-sim,$(subst =, ,$(ARGS)))),sim)
 DEMO_PROGRAMS_sim := ./cmd/machinist-provider-sim ./cmd/simcloud
 DEMO_PROGRAMS_azure-fake := $(addprefix ./providers/azure/cmd/,machinist-demo-azure-fake machinist-provider-azure fakeazure)
 DEMO_PROGRAMS_libvirt := $(addprefix ./providers/libvirt/cmd/,machinist-demo-libvirt machinist-provider-libvirt)
 DEMO_PROGRAMS_openstack := $(addprefix ./providers/openstack/cmd/,machinist-demo-openstack machinist-provider-openstack)
+DEMO_PROGRAMS_vsphere-sim := $(addprefix ./providers/vsphere/cmd/,machinist-demo-vsphere-sim machinist-provider-vsphere fakevsphere)
 
 # The tour does not need kubectl. Only scenarios, and users who enter commands, need it.
 DEMO_CONTROLPLANE := $(if $(findstring --scenario,$(ARGS)),,$(if $(findstring --once,$(ARGS)),etcd kube-apiserver kube-controller-manager kube-scheduler))
@@ -126,7 +127,7 @@ e2e: controlplane build ## Run long scenarios with the real programs: crashes, t
 	$(if $(FULL),for package in core bootstrap/kubeadm; do hack/tool.sh clusterapi sigs.k8s.io/cluster-api/$$package >/dev/null || exit; done)
 	FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -parallel $(if $(FULL),3 -timeout 90m,$(if $(SHORT),3,5) -timeout 60m) \
 		$(if $(SHORT),$(E2E_SHORT)) ./test/e2e
-	$(if $(SHORT),,FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),60m,20m) ./providers/azure/e2e ./test/chaos \
+	$(if $(SHORT),,FULL=$(FULL) $(GOTESTSUM) -- -tags e2e -vet=off -count=1 -p 2 -timeout $(if $(FULL),60m,20m) ./providers/azure/e2e ./providers/vsphere/e2e ./test/chaos \
 		$(if $(FULL),./test/controllermanager/fidelity))
 
 # The images are built with the version that the charts require, and only for the platform of this machine.

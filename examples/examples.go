@@ -23,7 +23,7 @@ const (
 	Deployment     = "workers"
 )
 
-//go:embed sim/*.yaml azure/*.yaml libvirt/*.yaml openstack/*.yaml
+//go:embed sim/*.yaml azure/*.yaml libvirt/*.yaml openstack/*.yaml vsphere/*.yaml
 var files embed.FS
 
 // Set identifies the example fleet of one provider by the provider's name. The sets differ in their classes,
@@ -36,6 +36,7 @@ const (
 	Azure     Set = "azure"
 	Libvirt   Set = "libvirt"
 	OpenStack Set = "openstack"
+	VSphere   Set = "vsphere"
 )
 
 // Credentials returns the name of the Secret that contains the credentials of the set.

@@ -98,7 +98,7 @@ func TestAPIServerAcceptsEveryExample(t *testing.T) {
 
 // ofAnotherModule reports whether the driver for a manifest is in another Go module, whose tests check the manifest.
 func ofAnotherModule(path string) bool {
-	for _, set := range []examples.Set{examples.Azure, examples.Libvirt, examples.OpenStack} {
+	for _, set := range []examples.Set{examples.Azure, examples.Libvirt, examples.OpenStack, examples.VSphere} {
 		if strings.HasPrefix(path, string(set)+"/") {
 			return true
 		}
@@ -109,7 +109,7 @@ func ofAnotherModule(path string) bool {
 // A user who applies two sets in one namespace would overwrite a shared Secret.
 func TestNoTwoSetsShareASecret(t *testing.T) {
 	owner := map[string]examples.Set{}
-	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
+	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack, examples.VSphere} {
 		objects, err := set.Objects()
 		if err != nil {
 			t.Fatal(err)
@@ -167,7 +167,7 @@ func TestMachinesInExamplesHaveTypeVersion(t *testing.T) {
 			checkTypeVersion(t, b.at, o)
 		}
 	}
-	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack} {
+	for _, set := range []examples.Set{examples.Sim, examples.Azure, examples.Libvirt, examples.OpenStack, examples.VSphere} {
 		if path := "machine/" + string(set) + ".yaml"; !machines[path] {
 			t.Errorf("%s contains no Machine", path)
 		}

@@ -7,5 +7,5 @@ lint=$("$root/hack/tool.sh" lint github.com/golangci/golangci-lint/v2/cmd/golang
 # One run checks all modules. Separate runs would need three times as much processor time, because each of them would
 # load the shared packages again.
 (cd "$root" && "$lint" run --config "$root/.golangci.yaml" "$@" \
-	./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/...)
+	./... ./api/... ./providers/azure/... ./providers/libvirt/... ./providers/openstack/... ./providers/vsphere/...)
 (cd "$root/test/ui" && GOWORK=off "$lint" run --config "$root/.golangci.yaml" "$@" ./...)

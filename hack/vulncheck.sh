@@ -21,7 +21,7 @@ esac
 check=$("$root/hack/tool.sh" tools golang.org/x/vuln/cmd/govulncheck)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for module in . api providers/azure providers/libvirt providers/openstack; do
+for module in . api providers/azure providers/libvirt providers/openstack providers/vsphere; do
 	echo "== govulncheck in $module"
 	if (cd "$root/$module" && "$check" -db "$db" -test ./...) >"$log" 2>&1; then
 		cat "$log"

@@ -131,6 +131,7 @@ func TestOperatorInstallsChartWithItsOwnPermissions(t *testing.T) {
 		"azure":     {Type: "azure", Target: v1beta1.ProviderTarget{None: true}, Values: values(`{"networkPolicy":{"enabled":true}}`)},
 		"openstack": {Type: "openstack", ExtraArgs: []string{"--openstack-auth-url=https://identity.example.com/v3"}},
 		"libvirt":   {Type: "libvirt", ExtraArgs: []string{"--libvirt-host=hypervisor.example.com"}},
+		"vsphere":   {Type: "vsphere", ExtraArgs: []string{"--vsphere-vcenter=lab=https://vcenter.example.com"}},
 		"acme": {Type: "acme", Image: v1beta1.ProviderImage{Repository: "acme"}, WatchNamespace: "default",
 			Values: values(`{"clusterID":"acme-1","webhook":{"enabled":false},"resources":{"requests":{"cpu":"1000m"}}}`)},
 	} {

@@ -123,7 +123,7 @@ func TestEveryProgramHasImage(t *testing.T) {
 		found[p.name] = p.description
 	}
 	for _, want := range []string{"machinist", "machinist-manager", "machinist-provider-azure",
-		"machinist-provider-libvirt", "machinist-provider-openstack", "machinist-provider-sim", "simcloud"} {
+		"machinist-provider-libvirt", "machinist-provider-openstack", "machinist-provider-sim", "machinist-provider-vsphere", "simcloud"} {
 		if found[want] == "" {
 			t.Errorf("%s has no image, or no description: %v", want, found)
 		}

@@ -23,11 +23,13 @@ type program struct {
 
 // withoutImage contains the programs that run only on the machines of developers, with reasons.
 var withoutImage = map[string]string{
-	"machinist-demo":            "starts a control plane from local binaries",
-	"machinist-demo-azure-fake": "starts a control plane from local binaries",
-	"machinist-demo-libvirt":    "starts a control plane from local binaries",
-	"machinist-demo-openstack":  "starts a control plane from local binaries",
-	"fakeazure":                 "serves on loopback, for the demo and for tests",
+	"machinist-demo":             "starts a control plane from local binaries",
+	"machinist-demo-azure-fake":  "starts a control plane from local binaries",
+	"machinist-demo-libvirt":     "starts a control plane from local binaries",
+	"machinist-demo-openstack":   "starts a control plane from local binaries",
+	"machinist-demo-vsphere-sim": "starts a control plane from local binaries",
+	"fakeazure":                  "serves on loopback, for the demo and for tests",
+	"fakevsphere":                "serves on loopback, for the demo and for tests",
 }
 
 // findPrograms returns the requested programs below cmd and providers/*/cmd, sorted by name. If no programs are

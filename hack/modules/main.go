@@ -25,7 +25,7 @@ import (
 )
 
 // folders are the folders of the published modules, in the order of their dependencies.
-var folders = []string{"api", ".", "providers/azure", "providers/libvirt", "providers/openstack"}
+var folders = []string{"api", ".", "providers/azure", "providers/libvirt", "providers/openstack", "providers/vsphere"}
 
 func main() {
 	if len(os.Args) != 3 {

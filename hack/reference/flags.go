@@ -34,6 +34,7 @@ var programs = []program{
 	{"machinist-provider-azure", "providers/azure", provider},
 	{"machinist-provider-libvirt", "providers/libvirt", provider},
 	{"machinist-provider-openstack", "providers/openstack", provider},
+	{"machinist-provider-vsphere", "providers/vsphere", provider},
 	{"machinist-provider-sim migrator", ".", anyProcess},
 	{"simcloud", ".", standalone},
 }

@@ -19,6 +19,7 @@ var specFiles = []specFile{
 	{"providers/azure/machine/spec.go", "azure.md"},
 	{"providers/libvirt/machine/spec.go", "libvirt.md"},
 	{"providers/openstack/machine/spec.go", "openstack.md"},
+	{"providers/vsphere/machine/spec.go", "vsphere.md"},
 	{"simcloud/driver/spec.go", "simulated-cloud.md"},
 }
 

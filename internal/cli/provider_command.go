@@ -30,8 +30,8 @@ func permissionsCommand(env *Env) *cobra.Command {
 		Long: `Print the permissions that a provider needs in its cloud, as a role document of the cloud.
 
 Providers: ` + strings.Join(permissions.Names(), ", ") + `. For azure, the document is a custom role with the actions that
-every class needs. For openstack, it contains the access rules of an application credential. --with adds the permissions
-that a field of the providerSpec needs.`,
+every class needs. For openstack, it contains the access rules of an application credential. For vsphere, it contains the
+privileges of a role, one per line. --with adds the permissions that a field of the providerSpec needs.`,
 		Example: `  # Create the role for the machines of one resource group
   machinist provider permissions azure --subscription ID --resource-group machines |
     az role definition create --role-definition @-
@@ -41,7 +41,10 @@ that a field of the providerSpec needs.`,
 
   # Create an application credential for classes whose only optional field is volumes
   machinist provider permissions openstack --with volumes >rules.json
-  openstack application credential create machinist --role member --access-rules rules.json`,
+  openstack application credential create machinist --role member --access-rules rules.json
+
+  # Create the role for vSphere
+  govc role.create machinist $(machinist provider permissions vsphere)`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: permissions.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,6 +92,9 @@ func documentOf(cmd *cobra.Command, needs *permissions.Requirements, scope permi
 	actions, err := needs.ActionsFor(fields...)
 	if err != nil {
 		return nil, fmt.Errorf("--with: %w", err)
+	}
+	if needs.Privileges {
+		return []byte(strings.Join(actions, "\n") + "\n"), nil
 	}
 	if needs.AzureRole == nil {
 		return needs.AccessRules(actions)

@@ -40,7 +40,7 @@ func TestChartsAndModulesHaveOneVersion(t *testing.T) {
 	}
 	required := regexp.MustCompile(`(?m)^\s*(machinist\.dev/machinist(?:/api)?) (v\S+)`)
 	for _, mod := range []string{"go.mod", "providers/azure/go.mod", "providers/libvirt/go.mod",
-		"providers/openstack/go.mod", "test/ui/go.mod"} {
+		"providers/openstack/go.mod", "providers/vsphere/go.mod", "test/ui/go.mod"} {
 		found := required.FindAllStringSubmatch(read(filepath.Join(root, mod)), -1)
 		if len(found) == 0 {
 			t.Errorf("%s requires no module of Machinist", mod)

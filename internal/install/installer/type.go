@@ -12,7 +12,7 @@ import (
 )
 
 // Types returns the provider types of Machinist, in order. A type is also the scheme of its provider IDs.
-func Types() []string { return []string{"azure", "libvirt", "openstack", "sim"} }
+func Types() []string { return []string{"azure", "libvirt", "openstack", "sim", "vsphere"} }
 
 func processName(of string) string { return "machinist-provider-" + of }
 

@@ -25,11 +25,11 @@ func TestUnknownTypeNeedsAnImage(t *testing.T) {
 		message string
 	}{
 		"azure":                  {func(p *v1beta1.Provider) { p.Status.Type = "azure" }, ""},
-		"a typo":                 {func(p *v1beta1.Provider) { p.Status.Type = "azur" }, `spec.type "azur" is not a provider of Machinist. The providers of Machinist are azure, libvirt, openstack, sim.`},
+		"a typo":                 {func(p *v1beta1.Provider) { p.Status.Type = "azur" }, `spec.type "azur" is not a provider of Machinist. The providers of Machinist are azure, libvirt, openstack, sim, vsphere.`},
 		"a third-party provider": {func(p *v1beta1.Provider) { p.Status.Type, p.Spec.Image.Repository = "acme", "acme/provider" }, ""},
 		"a typo with a registry": {func(p *v1beta1.Provider) {
 			p.Status.Type, p.Spec.Image.Registry = "azur", "registry.example.com"
-		}, "The providers of Machinist are azure, libvirt, openstack, sim."},
+		}, "The providers of Machinist are azure, libvirt, openstack, sim, vsphere."},
 		"a detected type": {func(p *v1beta1.Provider) {
 			p.Status.Type = "aws"
 			p.Status.Detected = &v1beta1.DetectedPlatform{Type: "aws", Nodes: 5, TotalNodes: 6}

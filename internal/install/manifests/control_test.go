@@ -88,6 +88,7 @@ func TestReleasesOfProvidersDoNotOverlap(t *testing.T) {
 	for name, values := range map[string]string{
 		"sim": "provider: {name: sim}", "azure": "provider: {name: azure}",
 		"openstack": "provider: {name: openstack}", "libvirt": "provider: {name: libvirt}",
+		"vsphere": "provider: {name: vsphere}",
 	} {
 		for _, o := range mustRender(RenderProvider(Release{Name: name, Namespace: Namespace, Values: parse(values)})) {
 			key := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()

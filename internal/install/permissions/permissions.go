@@ -27,6 +27,8 @@ type Requirements struct {
 	Note string `json:"note,omitempty"`
 	// AzureRole is set if the provider needs an Azure custom role.
 	AzureRole *AzureRole `json:"azureRole,omitempty"`
+	// Privileges is true if the actions are the privileges of a role in vCenter.
+	Privileges bool `json:"privileges,omitempty"`
 	// Actions lists the permissions that every class needs, under the names that the cloud uses.
 	Actions []string `json:"actions,omitempty"`
 	// Optional lists additional permissions, which only classes with certain fields in their providerSpec need.

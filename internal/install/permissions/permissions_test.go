@@ -40,7 +40,7 @@ func TestEveryProviderHasItsPermissions(t *testing.T) {
 }
 
 func TestUnknownProviderErrorHasKnownNames(t *testing.T) {
-	if _, err := ForProvider("azur"); err == nil || !strings.Contains(err.Error(), `unknown provider "azur": the known providers are azure, libvirt, openstack, sim`) {
+	if _, err := ForProvider("azur"); err == nil || !strings.Contains(err.Error(), `unknown provider "azur": the known providers are azure, libvirt, openstack, sim, vsphere`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -30,8 +30,8 @@ func permissionsCommand(env *Env) *cobra.Command {
 		Long: `Print the permissions that a provider needs in its cloud, as a role document of the cloud.
 
 Providers: ` + strings.Join(permissions.Names(), ", ") + `. For azure, the document is a custom role with the actions that
-every class needs. For openstack, it contains the access rules of an application credential. For vsphere, it contains the
-privileges of a role, one per line. --with adds the permissions that a field of the providerSpec needs.`,
+every class needs. For openstack, it contains the access rules of an application credential. For vsphere, it contains
+the privileges of a role, one per line. --with adds the permissions that a field of the providerSpec needs.`,
 		Example: `  # Create the role for the machines of one resource group
   machinist provider permissions azure --subscription ID --resource-group machines |
     az role definition create --role-definition @-

@@ -15,12 +15,13 @@ import (
 // newDeviceKey is the first key of new devices in a request. vCenter replaces negative keys.
 const newDeviceKey = -200
 
-// diskProvisioning of new disks: their space is allocated when it is used.
+// thin is the provisioning of new disks: their space is allocated when it is used.
 var thin = types.NewBool(true)
 
 const gib = int64(1) << 30
 
-func add(d types.BaseVirtualDevice, files types.VirtualDeviceConfigSpecFileOperation) types.BaseVirtualDeviceConfigSpec {
+func add(d types.BaseVirtualDevice,
+	files types.VirtualDeviceConfigSpecFileOperation) types.BaseVirtualDeviceConfigSpec {
 	return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: d,
 		FileOperation: files}
 }

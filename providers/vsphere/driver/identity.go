@@ -84,8 +84,8 @@ func derivedUUID(kind, cluster, name string) string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// The operation ID of a clone contains the name of the new virtual machine. vCenter may append to an operation ID, so
-// the name ends with a dot.
+// operationPrefix begins the operation ID of a clone. The name of the new virtual machine follows. vCenter may append
+// to an operation ID, so the name ends with a dot.
 const operationPrefix = "machinist."
 
 func operationID(name string) string { return operationPrefix + name + "." }
@@ -116,7 +116,7 @@ func parseProviderID(id string) (biosUUID string, err error) {
 	return uuid, nil
 }
 
-// The scope of an instance contains the name of its vCenter.
+// scopePrefix begins the scope of an instance. The name of its vCenter follows.
 const scopePrefix = "vcenter="
 
 func scopeOf(vcenter string) string { return scopePrefix + vcenter }

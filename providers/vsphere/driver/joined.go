@@ -10,8 +10,8 @@ import (
 
 var _ provider.Joiner = (*Driver)(nil)
 
-// Joined implements provider.Joiner. Joined removes the user data from the extra configuration, which other users of the
-// vCenter can read. A virtual machine whose node has joined has run, so Joined also removes keyNew.
+// Joined implements provider.Joiner. Joined removes the user data from the extra configuration, which other users of
+// the vCenter can read. A virtual machine whose node has joined has run, so Joined also removes keyNew.
 func (d *Driver) Joined(ctx context.Context, req provider.JoinedRequest) error {
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {

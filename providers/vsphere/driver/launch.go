@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -134,7 +135,7 @@ func (s *session) clone(ctx context.Context, spec machine.Spec, own owner, name 
 		Config: &types.VirtualMachineConfigSpec{
 			Uuid: bios, InstanceUuid: uuid, NumCPUs: spec.CPUs, MemoryMB: spec.MemoryMiB, ExtraConfig: options(extra),
 			DeviceChange: changes,
-			Annotation:   "Machine " + own.machine.Namespace + "/" + own.machine.Name + " of cluster " + own.cluster + " (Machinist)",
+			Annotation:   fmt.Sprintf("Machine %s/%s of cluster %s (Machinist)", own.machine.Namespace, own.machine.Name, own.cluster),
 		},
 	}
 	if spec.CoresPerSocket > 0 {

@@ -44,7 +44,7 @@ func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*prov
 	}
 	switch req.Action {
 	case provider.PowerOn:
-		_, err = s.powerOn(ctx, vm)
+		err = s.powerOn(ctx, vm)
 	case provider.PowerForceOff:
 		_, err = s.powerOff(ctx, vm)
 	case provider.PowerOff:
@@ -65,17 +65,18 @@ func (d *Driver) SetPower(ctx context.Context, req provider.PowerRequest) (*prov
 	return s.convert(vm), nil
 }
 
-// powerOn switches a virtual machine on, and reports whether it is on.
-func (s *session) powerOn(ctx context.Context, vm *virtualMachine) (done bool, err error) {
+// powerOn switches a virtual machine on. The virtual machine may not be on yet when powerOn returns.
+func (s *session) powerOn(ctx context.Context, vm *virtualMachine) error {
 	if vm.power == types.VirtualMachinePowerStatePoweredOn {
-		return true, nil
+		return nil
 	}
 	attempted := "switch on virtual machine " + vm.name
 	answer, err := methods.PowerOnVM_Task(ctx, s, &types.PowerOnVM_Task{This: vm.ref})
 	if err != nil {
-		return false, translate(ctx, err, attempted)
+		return translate(ctx, err, attempted)
 	}
-	return s.await(ctx, attempted, answer.Returnval)
+	_, err = s.await(ctx, attempted, answer.Returnval)
+	return err
 }
 
 // powerOff switches a virtual machine off without its guest, and reports whether it is off.

@@ -148,7 +148,7 @@ func (s *session) update(ctx context.Context, vm *virtualMachine, c change, drai
 	isOn := !vm.isOff()
 	switch {
 	case c.isEmpty && offForUpdate && !isOn:
-		_, err := s.powerOn(ctx, vm)
+		err := s.powerOn(ctx, vm)
 		return provider.UpdateInProgress, err
 	case c.isEmpty && offForUpdate:
 		done, err := s.reconfigure(ctx, vm, types.VirtualMachineConfigSpec{ExtraConfig: options(map[string]string{

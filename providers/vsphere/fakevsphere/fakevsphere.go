@@ -125,8 +125,8 @@ func (v *VSphere) seed(ctx context.Context) error {
 		VirtualDevice: types.VirtualDevice{Key: -1, ControllerKey: 1000, UnitNumber: &unit,
 			Backing: &types.VirtualDiskFlatVer2BackingInfo{DiskMode: "persistent", ThinProvisioned: types.NewBool(true)}}}
 	task, err := folder.CreateVM(ctx, types.VirtualMachineConfigSpec{
-		Name: templateName, GuestId: string(types.VirtualMachineGuestOsIdentifierDebian12_64Guest), NumCPUs: 1, MemoryMB: 1024,
-		Files: &types.VirtualMachineFileInfo{VmPathName: "[" + datastore.Name + "]"},
+		Name: templateName, GuestId: string(types.VirtualMachineGuestOsIdentifierDebian12_64Guest), NumCPUs: 1,
+		MemoryMB: 1024, Files: &types.VirtualMachineFileInfo{VmPathName: "[" + datastore.Name + "]"},
 		DeviceChange: []types.BaseVirtualDeviceConfigSpec{
 			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: controller},
 			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: disk,

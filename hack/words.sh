@@ -1,7 +1,6 @@
 #!/bin/sh
 # Counts the words of the user documentation, and fails if there are more words than the limit. A word is a text between
-# spaces that contains a letter or a digit. Therefore, the lines of tables are not counted. The script does not count
-# code blocks either.
+# spaces that contains a letter or a digit, also in a table. The script does not count code blocks.
 #
 # The script counts README.md and all pages in docs, except:
 #

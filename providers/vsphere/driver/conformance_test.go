@@ -92,7 +92,7 @@ var impossible = []conformance.FaultKind{conformance.LateReads, conformance.Late
 	conformance.UnsteadyLists, conformance.FiltersIgnored, conformance.StateGoesBack, conformance.PartsRemain,
 	conformance.PartsInUse, conformance.PartsReserved, conformance.UntaggedParts, conformance.QuotaFreesLate}
 
-func TestConformance(t *testing.T) {
+func TestTheDriverConforms(t *testing.T) {
 	c := newCloud(t)
 	conformance.Run(t, conformance.Config{
 		New:       c.newDriver,

@@ -131,7 +131,7 @@ func (s *session) convertNew(ctx context.Context, vm *virtualMachine) (*provider
 			if ran, err := s.hasRun(ctx, vm); err != nil || !ran {
 				return in, err
 			}
-			return s.convert(vm), nil
+			return s.convertAgain(ctx, vm)
 		}
 		break
 	}
@@ -139,11 +139,26 @@ func (s *session) convertNew(ctx context.Context, vm *virtualMachine) (*provider
 	if time.Since(vm.created) > maxEventAge {
 		return in, nil
 	}
-	ran, err := s.hasRun(ctx, vm)
-	if err == nil && !ran {
-		in.State, in.StateMessage = provider.StateFailed, "the clone was never switched on"
+	switch ran, err := s.hasRun(ctx, vm); {
+	case err != nil:
+		return nil, err
+	case ran:
+		return s.convertAgain(ctx, vm)
 	}
-	return in, err
+	in.State, in.StateMessage = provider.StateFailed, "the clone was never switched on"
+	return in, nil
+}
+
+// convertAgain reads a virtual machine again, because its clone may have switched it on after it was read.
+func (s *session) convertAgain(ctx context.Context, vm *virtualMachine) (*provider.Instance, error) {
+	current, err := s.byUUID(ctx, vm.uuid, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case current == nil:
+		return nil, provider.Errorf(provider.NotFound, "virtual machine %s does not exist", providerID(vm.bios))
+	}
+	return s.convert(current), nil
 }
 
 const maxEventAge = 7 * 24 * time.Hour

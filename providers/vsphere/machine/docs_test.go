@@ -2,9 +2,7 @@ package machine_test
 
 import (
 	"os"
-	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -24,47 +22,6 @@ func documentation(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-func reference(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile("../../../docs/reference/provider-specs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## "+machine.Kind+"\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	return section
-}
-
-func TestDocumentationListsEveryField(t *testing.T) {
-	var fields []string
-	var visit func(path string, of reflect.Type)
-	visit = func(path string, of reflect.Type) {
-		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
-			of = of.Elem()
-		}
-		if of.Kind() != reflect.Struct {
-			return
-		}
-		for field := range of.Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			at := strings.TrimPrefix(path+"."+name, ".")
-			if at != "apiVersion" && at != "kind" {
-				fields = append(fields, at)
-			}
-			visit(at, field.Type)
-		}
-	}
-	visit("", reflect.TypeFor[machine.Spec]())
-	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(reference(t), -1) {
-		documented = append(documented, row[1])
-	}
-	if !slices.Equal(documented, fields) {
-		t.Errorf("docs/reference/provider-specs.md has the fields\n%s\nwant those of the specification\n%s",
-			strings.Join(documented, " "), strings.Join(fields, " "))
-	}
 }
 
 func TestDocumentedClassesAreAccepted(t *testing.T) {
